@@ -1,0 +1,35 @@
+"""The typer app behind `python -m spacy pel` and the decorator that adds a command to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+
+pel_app = typer.Typer(
+    name="pel",
+    help="Entity linking with a proxy-loss bi-encoder: build a KB, index it, tune, evaluate and link.",
+    no_args_is_help=True,
+)
+
+
+def command(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as `spacy pel NAME`; a `PelError` or `OSError` becomes one line on stderr and exit status 1."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except (PelError, OSError) as error:
+                typer.echo(msg.fail(str(error), no_print=True), err=True)
+                raise typer.Exit(1) from error
+
+        return pel_app.command(name)(run)
+
+    return register

@@ -1,0 +1,19 @@
+"""`spacy_pel.KBFromDisk.v1`: the `kb_loader` of `[initialize.components.pel_linker]`."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+
+def make_kb_from_disk(path: Path) -> Callable:
+    """Open the KB folder at `path` when the pipeline is initialised, not when its config is read.
+
+    RAISES: `PelError` on the call where the folder is missing, truncated or no KB.
+    """
+    return partial(_open, path)
+
+
+def _open(path: Path):
+    from .knowledge_base import KnowledgeBase
+
+    return KnowledgeBase(path)
