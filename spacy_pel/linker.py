@@ -1,0 +1,493 @@
+"""The `pel_linker` component: mentions in, KB ids, a NIL flag and scored candidates out.
+
+This module is imported by every `spacy.blank`, so it imports spaCy only; torch, transformers and faiss load when a
+linker is built.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Optional, Union
+
+import srsly
+from spacy import util
+from spacy.language import Language
+from spacy.pipeline import TrainablePipe
+from spacy.tokens import Doc, Span
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.vocab import Vocab
+from thinc.api import Model, Optimizer
+
+from .corpora.gold import NIL, GoldMention, gold_mentions
+from .errors import PelError
+
+if TYPE_CHECKING:
+    from .kb.knowledge_base import KnowledgeBase
+    from .training.trainer import Objective, Trainer
+
+DEFAULT_CONFIG = {
+    "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
+    "loss": {"@misc": "spacy_pel.ProxyLoss.v1"},
+    "adversarial": {"@misc": "spacy_pel.FGSM.v1"},
+    "negatives": {"@misc": "spacy_pel.MixedNegatives.v1"},
+    "layout": "shared",
+    "top_k": 64,
+    "max_candidates": 5,
+    "nil_threshold": "tuned",
+    "labels_discard": [],
+    "overwrite": True,
+    "use_gold_ents": True,
+    "save_kb": True,
+    "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
+}
+KB_IN_BYTES = 200_000_000
+EXAMPLES_CHECKED = 1000
+ENTITIES_AT_ONCE = 8192
+
+Threshold = Union[Literal["tuned"], float, None]
+Candidates = list[tuple[str, float]]
+
+
+class Link(NamedTuple):
+    """What one mention is linked to: `kb_id` is an id, "NIL", and `candidates` the best `(id, score)`, best first."""
+
+    kb_id: str
+    candidates: Candidates
+
+
+@Language.factory(
+    "pel_linker",
+    requires=["doc.ents", "token.ent_iob", "token.ent_type"],
+    assigns=["token.ent_kb_id", "span._.kb_ents"],
+    default_config=DEFAULT_CONFIG,
+    default_score_weights={"nel_recall_at_1": 1.0, "nel_recall_at_64": 0.0},
+)
+def make_linker(
+    nlp: Language,
+    name: str,
+    model: Model,
+    loss: Any,
+    adversarial: Optional[Any],
+    negatives: Any,
+    layout: str,
+    top_k: int,
+    max_candidates: int,
+    nil_threshold: Threshold,
+    labels_discard: list[str],
+    overwrite: bool,
+    use_gold_ents: bool,
+    save_kb: bool,
+    scorer: Optional[Callable],
+) -> "PelLinker":
+    """Build a `pel_linker`.
+
+    model: a bi-encoder, `spacy_pel.BiEncoder.v1`.
+    loss: `spacy_pel.ProxyLoss.v1` or `spacy_pel.CrossEntropyLoss.v1`.
+    adversarial: `spacy_pel.FGSM.v1`, or null for none.
+    negatives: `spacy_pel.RandomNegatives.v1`, `spacy_pel.HardNegatives.v1` or `spacy_pel.MixedNegatives.v1`.
+    layout: "shared" (the batch's candidates serve all its mentions) or "per_mention" (each mention has its own).
+    top_k: candidates searched for a mention. max_candidates: candidates kept on the span.
+    nil_threshold: a mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored (before that:
+        never NIL); a float in units of the score; null: never NIL.
+    labels_discard: entity labels whose mentions are NIL without a search.
+    overwrite: replace KB ids that are there.
+    use_gold_ents: train on the mentions of the reference; false: on those predicted entities that match one of them.
+    save_kb: write the KB with the pipeline; false: only where it is.
+    scorer: `spacy_pel.link_scorer.v1`.
+    """
+    from .training.candidates import check_layout
+    from .training.trainer import Objective
+
+    if loss.similarity != model.attrs["settings"]["similarity"]:
+        raise PelError(
+            f"[components.{name}.model]: similarity = {model.attrs['settings']['similarity']!r} does not go with the "
+            f"loss of [components.{name}.loss], which needs {loss.similarity!r}."
+        )
+    return PelLinker(
+        nlp.vocab,
+        model,
+        name,
+        objective=Objective(loss, adversarial, negatives, check_layout(layout)),
+        top_k=top_k,
+        max_candidates=max_candidates,
+        nil_threshold=nil_threshold,
+        labels_discard=labels_discard,
+        overwrite=overwrite,
+        use_gold_ents=use_gold_ents,
+        save_kb=save_kb,
+        scorer=scorer,
+    )
+
+
+class PelLinker(TrainablePipe):
+    """Links the entities of a Doc to a knowledge base with a bi-encoder.
+
+    Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
+    (`[(id, score), ...]`, best first; score: cosine, or dot product under cross-entropy).
+    """
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model,
+        name: str = "pel_linker",
+        *,
+        objective: "Objective",
+        top_k: int = 64,
+        max_candidates: int = 5,
+        nil_threshold: Threshold = "tuned",
+        labels_discard: Sequence[str] = (),
+        overwrite: bool = True,
+        use_gold_ents: bool = True,
+        save_kb: bool = True,
+        scorer: Optional[Callable] = None,
+    ) -> None:
+        super().__init__(vocab, model, name)
+        if min(top_k, max_candidates) < 1:
+            raise PelError(f"[components.{name}]: top_k and max_candidates must be at least 1.")
+        self.objective = objective
+        self.top_k = max(top_k, max_candidates)
+        self.max_candidates = max_candidates
+        self.nil_threshold = nil_threshold
+        self.labels_discard = list(labels_discard)
+        self.overwrite = overwrite
+        self.use_gold_ents = use_gold_ents
+        self.save_kb = save_kb
+        self.scorer = scorer
+        self.kb: Optional[KnowledgeBase] = None
+        self._kb_lost: Optional[str] = None
+        self._trainer: Optional[Trainer] = None
+        self._fingerprint: Optional[str] = None
+        set_extensions()
+
+    # --- linking ---
+
+    @property
+    def threshold(self) -> Optional[float]:
+        """The NIL threshold in force: the tuned one, or the one of the config."""
+        return self.cfg.get("nil_threshold") if self.nil_threshold == "tuned" else self.nil_threshold
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
+        """Link the entities of `docs`: for every Doc one `Link` an entity. RAISES: PelError without a KB and its index."""
+        docs = list(docs)
+        wanted = [ent for doc in docs for ent in doc.ents if ent.label_ not in self.labels_discard]
+        ranked = iter(self.rank(wanted, self.top_k, keep=self.max_candidates))
+        return [
+            [self._link(next(ranked)) if ent.label_ not in self.labels_discard else Link(NIL, []) for ent in doc.ents]
+            for doc in docs
+        ]
+
+    def _link(self, candidates: Candidates) -> Link:
+        threshold = self.threshold
+        is_nil = not candidates or (threshold is not None and candidates[0][1] < threshold)
+        return Link(NIL if is_nil else candidates[0][0], candidates)
+
+    def rank(self, spans: Sequence[Span], k: int, *, keep: Optional[int] = None) -> list[Candidates]:
+        """The `k` best entities of every span, of any Docs, as `(id, score)`, best first; only the first `keep` are
+        returned. A span without any word piece has none. RAISES: PelError without a KB and its index."""
+        from .models.bi_encoder import encode_mentions, row_builder
+
+        if not spans:
+            return []
+        search = self._searchable()
+        distinct, inverse = row_builder(self.model).mentions(spans).unique()
+        readable = distinct.lengths.nonzero()[0]
+        found: list[Candidates] = [[] for _ in range(len(distinct))]
+        if len(readable):
+            scores, rows = search(encode_mentions(self.model, distinct.take(readable)), k)
+            ids = self._require_kb().ids(rows[:, :keep])
+            for i, row_ids, row_scores in zip(readable, ids.tolist(), scores.tolist()):
+                found[i] = [(id_, score) for id_, score in zip(row_ids, row_scores) if id_]
+        return [list(found[i]) for i in inverse]
+
+    def _searchable(self) -> Callable:
+        """The search in force: while the linker is being trained, over the KB as the entity tower encodes it now."""
+        kb = self._require_kb()
+        if self._trainer is not None:
+            return self._trainer.current_index().search
+        if not kb.has_vectors:
+            raise PelError(
+                f"The KB {kb.path} holds entities but no vectors yet: run `python -m spacy pel index PIPELINE "
+                f"{kb.path} OUT`, or linker.index() in Python."
+            )
+        self._check_fingerprint(kb)
+        return kb.search
+
+    def _require_kb(self) -> "KnowledgeBase":
+        if self.kb is None:
+            raise PelError(
+                f"{self._kb_lost or f'{self.name} has no KB'}: run `python -m spacy pel index PIPELINE KB OUT`, name a "
+                f"kb_loader in [initialize.components.{self.name}], or call linker.set_kb(...) in Python."
+            )
+        return self.kb
+
+    def _check_fingerprint(self, kb: "KnowledgeBase") -> None:
+        if kb.fingerprint != self.fingerprint:
+            raise PelError(
+                f"The KB {kb.path} was indexed with another encoder (its fingerprint is {kb.fingerprint:.12}, that of "
+                f"this linker {self.fingerprint:.12}): run `python -m spacy pel index PIPELINE {kb.path} OUT`, or "
+                "linker.index() in Python."
+            )
+
+    def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
+        """Write what `predict` found to the Docs."""
+        for doc, links in zip(docs, scores):
+            for ent, link in zip(doc.ents, links):
+                if ent.kb_id and not self.overwrite:
+                    continue
+                for token in ent:
+                    token.ent_kb_id_ = link.kb_id
+                ent._.kb_ents = link.candidates
+
+    # --- the KB ---
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the entity tower and its input settings: what a KB's vectors must have been made with."""
+        from .models.bi_encoder import fingerprint
+
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self.model)
+        return self._fingerprint
+
+    def set_kb(self, kb: Union["KnowledgeBase", str, Path]) -> None:
+        """Link to this KB from now on. One with no vectors, or with those of another encoder, needs `index()` first."""
+        from .kb.knowledge_base import KnowledgeBase
+
+        self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
+        self._kb_lost = self._trainer = None
+
+    def index(self, *, progress: bool = True) -> None:
+        """Encode the KB with the entity tower and write the vectors into the KB's folder, in place of any there."""
+        from .models.bi_encoder import vector_size
+
+        kb = self._require_kb()
+        kb.index(
+            self._entity_vectors(kb, progress),
+            dim=vector_size(self.model),
+            metric=self.model.attrs["settings"]["similarity"],
+            fingerprint=self.fingerprint,
+        )
+        self._trainer = None
+
+    def _entity_vectors(self, kb: "KnowledgeBase", progress: bool) -> Iterator:
+        from tqdm import tqdm
+
+        from .models.bi_encoder import encode_entities, row_builder
+
+        builder = row_builder(self.model)
+        with tqdm(total=len(kb), desc="Encoding entities", unit="ent", disable=not progress) as bar:
+            for entities in util.minibatch(kb.entities(), ENTITIES_AT_ONCE):
+                yield encode_entities(self.model, builder.entities(entities))
+                bar.update(len(entities))
+
+    # --- training ---
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Optional[Language] = None,
+        encoder_loader: Optional[Callable] = None,
+        kb_loader: Optional[Callable] = None,
+    ) -> None:
+        """Load the pretrained encoder and the KB, and check that training mentions have entities in it.
+
+        encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there.
+        kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
+        RAISES: PelError if one of the two is missing, or if none of the first gold ids is in the KB.
+        """
+        from .models.bi_encoder import set_encoder
+
+        validate_get_examples(get_examples, "PelLinker.initialize")
+        if encoder_loader is not None:
+            set_encoder(self.model, encoder_loader())
+        elif self.model.attrs["row_builder"] is None:
+            raise self._missing("encoder_loader", "spacy_pel.HFEncoder.v1")
+        if kb_loader is not None:
+            self.set_kb(kb_loader())
+        elif self.kb is None:
+            raise self._missing("kb_loader", "spacy_pel.KBFromDisk.v1")
+        self._trainer = self._fingerprint = None
+        self.cfg.pop("nil_threshold", None)
+        self._check_gold(get_examples)
+
+    def _missing(self, key: str, registered: str) -> PelError:
+        return PelError(
+            f'[initialize.components.{self.name}] has no {key}: add [initialize.components.{self.name}.{key}] with '
+            f'@misc = "{registered}".'
+        )
+
+    def _check_gold(self, get_examples: Callable[[], Iterable[Example]]) -> None:
+        kb = self._require_kb()
+        gold: set[str] = set()
+        for _, example in zip(range(EXAMPLES_CHECKED), get_examples()):
+            gold.update(id_ for mention in gold_mentions(example.reference) for id_ in mention.ids if id_ != NIL)
+        known = kb.rows(gold)
+        if gold and not known:
+            raise PelError(
+                f"None of the {len(gold)} gold ids of the first training examples ({min(gold)!r}, ...) is in the KB "
+                f"{kb.path} ({next(iter(kb))!r}, ...): check that corpus and KB use the same ids (`convert "
+                "--strip-prefix` removes a prefix)."
+            )
+        if len(known) < len(gold):
+            util.logger.info("%d of %d gold ids looked at are not in the KB: they are NIL", len(gold) - len(known), len(gold))
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optional[Optimizer] = None,
+        losses: Optional[dict[str, float]] = None,
+    ) -> dict[str, float]:
+        """Learn from a batch of Examples. `drop` is ignored: a transformer's dropout is set by its `encoder_loader`.
+        The loss that is added to `losses` is the mean over the batch's mentions that have an entity in the KB."""
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, "PelLinker.update")
+        mentions = [mention for example in examples for mention in self._training_mentions(example)]
+        losses[self.name] += self._training().accumulate(mentions)
+        if sgd not in (None, False):
+            self.finish_update(sgd)
+        return losses
+
+    def _training_mentions(self, example: Example) -> list[GoldMention]:
+        mentions = [mention for mention in gold_mentions(example.reference) if mention.ids not in ((), (NIL,))]
+        if self.use_gold_ents:
+            return mentions
+        predicted = {(ent.start_char, ent.end_char) for ent in example.predicted.ents}
+        return [mention for mention in mentions if (mention.span.start_char, mention.span.end_char) in predicted]
+
+    def _training(self) -> "Trainer":
+        if self._trainer is None:
+            import numpy
+
+            from .training.trainer import Trainer
+
+            seed = numpy.random.randint(2**31)  # from the global seed, that `[training] seed` sets
+            self._trainer = Trainer(self.model, self._require_kb(), self.objective, seed)
+        return self._trainer
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        super().finish_update(sgd)
+        self._fingerprint = None
+        if self._trainer is not None:
+            self._trainer.updated()
+
+    def refresh_negatives(self) -> None:
+        """Encode the KB again, so that hard negatives are those of the present weights."""
+        self._training().refresh()
+
+    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+        """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64."""
+        return {} if self.scorer is None else self.scorer(examples, linker=self, **kwargs)
+
+    # --- reading and writing ---
+
+    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+        """Write the bi-encoder, the learnt state (`cfg`) and the KB, or where it is, to a folder."""
+        self._write(Path(path), exclude, with_kb=self.save_kb)
+
+    def _write(self, path: Path, exclude: Iterable[str], with_kb: bool) -> None:
+        from .models.bi_encoder import save
+
+        writers = {
+            "vocab": lambda p: self.vocab.to_disk(p, exclude=("strings", "vectors")),
+            "cfg": lambda p: srsly.write_json(p, self.cfg),
+            "model": lambda p: save(self.model, p),
+            "kb": (lambda p: self._write_kb(p)) if with_kb else (lambda p: self._write_kb_reference(p.parent)),
+        }
+        util.to_disk(path, writers, exclude)
+
+    def _write_kb(self, path: Path) -> None:
+        if self.kb is not None:
+            self.kb.copy_to(path, vectors=self._trainer is None and self.kb.fingerprint == self.fingerprint)
+            (path.parent / "kb.json").unlink(missing_ok=True)
+
+    def _write_kb_reference(self, path: Path) -> None:
+        if self.kb is not None:
+            srsly.write_json(path / "kb.json", {"path": str(self.kb.path.resolve())})
+
+    def from_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> "PelLinker":
+        """Read a linker that `to_disk` wrote, whatever its architecture. RAISES: PelError naming what is broken, or if
+        its KB was indexed with another encoder."""
+        from .models.bi_encoder import load
+
+        def read_model(path: Path) -> None:
+            self.model = load(path)
+            self._fingerprint = None
+
+        readers = {
+            "vocab": lambda p: self.vocab.from_disk(p, exclude=("strings", "vectors")),
+            "cfg": lambda p: self.cfg.update(srsly.read_json(p)),
+            "model": read_model,
+            "kb": self._read_kb,
+        }
+        util.from_disk(Path(path), readers, exclude)
+        return self
+
+    def _read_kb(self, path: Path) -> None:
+        from .kb.knowledge_base import KnowledgeBase
+
+        reference = path.parent / "kb.json"
+        place = Path(srsly.read_json(reference)["path"]) if reference.exists() else path
+        self.kb = self._trainer = None
+        self._kb_lost = None if place == path else f"The KB of {self.name} is not at {place} any more"
+        if place.exists():
+            kb = KnowledgeBase(place)
+            if place == path and kb.has_vectors:
+                self._check_fingerprint(kb)
+            self.set_kb(kb)
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """The folder of `to_disk` as one byte string. A KB of more than 200 MB is left where it is: its path is kept."""
+        small = self.kb is not None and self.kb.size_bytes <= KB_IN_BYTES
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            self._write(root, exclude, with_kb=self.save_kb and small)
+            files = {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+        return srsly.msgpack_dumps(files)
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "PelLinker":
+        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder for as long as the linker holds it."""
+        root = tempfile.TemporaryDirectory(prefix="spacy-pel-")
+        for name, content in srsly.msgpack_loads(data).items():
+            path = Path(root.name) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self.from_disk(root.name, exclude=exclude)
+        self._folder = root
+        return self
+
+    def __reduce__(self) -> tuple:
+        settings = {
+            key: getattr(self, key)
+            for key in (
+                "objective top_k max_candidates nil_threshold labels_discard overwrite use_gold_ents save_kb scorer"
+            ).split()
+        }
+        return _unpickle, (self.vocab, self.name, settings, self.to_bytes(exclude=("vocab", "kb")), self.kb)
+
+
+def _unpickle(vocab: Vocab, name: str, settings: dict, data: bytes, kb: Optional["KnowledgeBase"]) -> PelLinker:
+    from .models.bi_encoder import make_bi_encoder
+
+    linker = PelLinker(vocab, make_bi_encoder(), name, **settings).from_bytes(data, exclude=("vocab", "kb"))
+    if kb is not None:
+        linker.set_kb(kb)
+    return linker
+
+
+def set_extensions() -> None:
+    """Register `span._.kb_ents` and `span._.is_nil`, unless another component (scispaCy's linker) has."""
+    if not Span.has_extension("kb_ents"):
+        Span.set_extension("kb_ents", default=[])
+    if not Span.has_extension("is_nil"):
+        Span.set_extension("is_nil", getter=is_nil)
+
+
+def is_nil(span: Span) -> bool:
+    """Whether the span is linked to "not in the KB"."""
+    return span.kb_id_ == NIL

@@ -1,0 +1,177 @@
+"""`spacy_pel.BiEncoder.v1`: a mention tower and an entity tower as one thinc model, and its folder on disk.
+
+    model/
+      bi_encoder.json               the settings it was built with
+      tokenizer/                    Hugging Face tokenizer files
+      mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`)
+"""
+
+import copy
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import srsly
+import torch
+from safetensors.torch import load_file, save_file
+from thinc.api import Model, get_torch_default_device, to_numpy
+from thinc.types import Floats2d
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from ..errors import PelError
+from .encoder_loader import Encoder, attention_for
+from .inputs import RowBuilder, RowSettings
+from .precision import PRECISIONS
+from .rows import TokenRows
+from .tower import SIMILARITIES, make_tower, set_transformer, tower_module
+
+
+def make_bi_encoder(
+    mention_length: int = 128,
+    entity_length: int = 128,
+    similarity: str = "cosine",
+    shared_towers: bool = False,
+    entity_template: str = "biomedical",
+    aliases: str = "fallback",
+    precision: str = "auto",
+) -> Model:
+    """Build a bi-encoder without weights; an `encoder_loader` or `load` gives it those.
+
+    mention_length, entity_length: the longest rows, in word pieces, markers included.
+    similarity: "cosine" (vectors of unit length; for the proxy-based loss) or "dot" (for cross-entropy).
+    shared_towers: one transformer for mentions and entities instead of two.
+    entity_template: "biomedical" (`title [SEP] types [SEP] description`) or "general" (`title [ENT] description`).
+    aliases: "fallback" (stand in for a missing description), "first" (come before it) or "never".
+    precision: "auto" (bfloat16 where the hardware has it), "bf16" or "fp32".
+    RETURNS: Model[tuple[TokenRows, TokenRows], tuple[Floats2d, Floats2d]]: rows of m mentions and n entities to
+        vectors (m, hidden) and (n, hidden).
+    RAISES: PelError for a setting that does not exist.
+    """
+    settings = dict(locals())
+    rows = RowSettings(mention_length, entity_length, entity_template, aliases)
+    if similarity not in SIMILARITIES:
+        raise PelError(f"[components.pel_linker.model]: similarity is {similarity!r}; choose one of {SIMILARITIES}.")
+    if precision not in PRECISIONS:
+        raise PelError(f"[components.pel_linker.model]: precision is {precision!r}; choose one of {PRECISIONS}.")
+    mention_tower = make_tower(similarity == "cosine", precision)
+    entity_tower = mention_tower if shared_towers else make_tower(similarity == "cosine", precision)
+    return Model(
+        "pel_bi_encoder",
+        _forward,
+        layers=[mention_tower] if shared_towers else [mention_tower, entity_tower],
+        refs={"mention_tower": mention_tower, "entity_tower": entity_tower},
+        attrs={"settings": settings, "row_settings": rows, "row_builder": None},
+    )
+
+
+def _forward(model: Model, rows: tuple[TokenRows, TokenRows], is_train: bool) -> tuple:
+    mentions, backprop_mentions = model.get_ref("mention_tower")(rows[0], is_train)
+    entities, backprop_entities = model.get_ref("entity_tower")(rows[1], is_train)
+
+    def backprop(d_vectors: tuple[Floats2d, Floats2d]) -> tuple[list, list]:
+        return backprop_mentions(d_vectors[0]), backprop_entities(d_vectors[1])
+
+    return (mentions, entities), backprop
+
+
+def set_encoder(model: Model, encoder: Encoder) -> None:
+    """Give both towers the weights of one pretrained encoder (a copy each, unless they are shared)."""
+    longest = max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length)
+    limit = getattr(encoder.transformer.config, "max_position_embeddings", longest)
+    if longest > limit:
+        raise PelError(
+            f"[components.pel_linker.model]: rows of {longest} tokens are longer than the {limit} positions of the "
+            "encoder; lower mention_length or entity_length."
+        )
+    model.attrs["row_builder"] = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
+    for i, tower in enumerate(model.layers):
+        transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
+        set_transformer(tower, transformer, model.attrs["row_builder"].pad)
+
+
+def row_builder(model: Model) -> RowBuilder:
+    """RAISES: PelError while the bi-encoder has no weights."""
+    if model.attrs["row_builder"] is None:
+        raise PelError(
+            "pel_linker has no encoder yet: load a trained pipeline, or name an encoder_loader in "
+            "[initialize.components.pel_linker] and initialise the pipeline."
+        )
+    return model.attrs["row_builder"]
+
+
+def encode_mentions(model: Model, rows: TokenRows) -> np.ndarray:
+    """(n, hidden) float32 vectors of n mention rows; equal rows are encoded once."""
+    distinct, inverse = rows.unique()
+    return to_numpy(model.get_ref("mention_tower").predict(distinct))[inverse]
+
+
+def encode_entities(model: Model, rows: TokenRows) -> np.ndarray:
+    """(n, hidden) float32 vectors of n entity rows."""
+    return to_numpy(model.get_ref("entity_tower").predict(rows))
+
+
+def vector_size(model: Model) -> int:
+    transformer = tower_module(model.get_ref("entity_tower")).transformer
+    return row_builder(model) and transformer.config.hidden_size  # type: ignore[union-attr]
+
+
+def fingerprint(model: Model) -> str:
+    """A SHA-256 of all that decides an entity's vector: the entity tower's weights and configuration, the tokenizer
+    and the settings of entity rows. Equal fingerprints mean equal vectors, up to the precision computed in."""
+    transformer = tower_module(model.get_ref("entity_tower")).transformer
+    settings = {key: model.attrs["settings"][key] for key in ("entity_length", "similarity", "entity_template", "aliases")}
+    digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
+    digest.update(row_builder(model).tokenizer.backend_tokenizer.to_str().encode())
+    for name, tensor in sorted(transformer.state_dict().items()):  # type: ignore[union-attr]
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save(model: Model, path: Path) -> None:
+    """Write the bi-encoder into the folder `path`. Each weight file is replaced whole, so one that is open (or mapped)
+    elsewhere stays as it is there."""
+    path.mkdir(parents=True, exist_ok=True)
+    row_builder(model).tokenizer.save_pretrained(path / "tokenizer")
+    for name, tower in zip(("mention", "entity"), model.layers):
+        _save_transformer(tower_module(tower).transformer, path / name)
+    srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
+
+
+def _save_transformer(transformer: Any, path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    transformer.config.to_json_file(path / "config.json", use_diff=False)
+    partial = path / "model.safetensors.part"
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in transformer.state_dict().items()}
+    save_file(weights, partial, metadata={"format": "pt"})
+    os.replace(partial, path / "model.safetensors")
+
+
+def load(path: Path) -> Model:
+    """Read what `save` wrote, whatever its settings. RAISES: PelError naming the file that is missing or broken."""
+    try:
+        model = make_bi_encoder(**srsly.read_json(path / "bi_encoder.json"))
+        tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True)
+        model.attrs["row_builder"] = RowBuilder(tokenizer, model.attrs["row_settings"])
+        for name, tower in zip(("mention", "entity"), model.layers):
+            set_transformer(tower, _load_transformer(path / name), model.attrs["row_builder"].pad)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); train or copy it again.") from error
+    return model
+
+
+def _load_transformer(path: Path) -> Any:
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    transformer = AutoModel.from_config(config, attn_implementation=attention_for(get_torch_default_device()))
+    transformer.pooler = None
+    transformer.load_state_dict(_load_weights(path / "model.safetensors"))
+    return transformer
+
+
+def _load_weights(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except Exception as error:  # safetensors' own error type is a bare Exception
+        raise PelError(f"{path}: not a readable safetensors file ({error})") from error

@@ -1,0 +1,196 @@
+"""Text to token rows: mention windows `[CLS] left [Ms] mention [Me] right [SEP]` and entity rows.
+
+Rows are made in batches by the tokenizer's Rust backend. A document is tokenised once, however many mentions it has,
+and every window is a slice of that; only a mention that begins or ends inside a word is tokenised by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import PelError
+from .rows import TokenRows
+
+if TYPE_CHECKING:
+    from spacy.tokens import Span
+    from transformers import PreTrainedTokenizerFast
+
+    from ..kb.knowledge_base import Entity
+
+MENTION_START, MENTION_END, TITLE_END = "[Ms]", "[Me]", "[ENT]"
+MARKERS = (MENTION_START, MENTION_END, TITLE_END)
+TEMPLATES = ("biomedical", "general")
+ALIASES = ("never", "fallback", "first")
+ENTITIES_AT_ONCE = 8192
+WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class RowSettings:
+    """What decides the rows, and so the vectors: lengths in tokens, the entity template and the use of aliases."""
+
+    mention_length: int
+    entity_length: int
+    entity_template: str
+    aliases: str
+
+    def __post_init__(self) -> None:
+        if self.mention_length < 8 or self.entity_length < 4:
+            raise PelError(
+                "[components.pel_linker.model]: mention_length must be at least 8 and entity_length at least 4 tokens, "
+                f"not {self.mention_length} and {self.entity_length}."
+            )
+        if self.entity_template not in TEMPLATES:
+            raise PelError(
+                f"[components.pel_linker.model]: entity_template is {self.entity_template!r}; choose one of {TEMPLATES}."
+            )
+        if self.aliases not in ALIASES:
+            raise PelError(f"[components.pel_linker.model]: aliases is {self.aliases!r}; choose one of {ALIASES}.")
+
+
+class RowBuilder:
+    """Makes the token rows of mentions and entities.
+
+    tokenizer: a fast Hugging Face tokenizer that knows the three marker tokens (see `add_markers`).
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, settings: RowSettings) -> None:
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.pad: int = tokenizer.pad_token_id or 0
+        self._cls = [_token_id(tokenizer, "cls_token")]
+        self._sep = [_token_id(tokenizer, "sep_token")]
+        start, end, title_end = tokenizer.convert_tokens_to_ids(list(MARKERS))
+        self._start, self._end, self._title_end = [start], [end], [title_end]
+        self._backend = tokenizer.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._backend.encode_special_tokens = True  # a "[SEP]" in a text is text
+
+    def mentions(self, spans: Sequence[Span]) -> TokenRows:
+        """One row a span, at most `mention_length` tokens; a span without any word piece gets an empty row."""
+        docs = {id(span.doc): span.doc for span in spans}
+        encodings = self._backend.encode_batch([doc.text for doc in docs.values()], add_special_tokens=False)
+        tokenised = {key: _TokenisedText(doc.text, code) for key, doc, code in zip(docs, docs.values(), encodings)}
+        return TokenRows.from_lists([self._mention(tokenised[id(span.doc)], span) for span in spans])
+
+    def _mention(self, text: _TokenisedText, span: Span) -> list[int]:
+        left, mention, right = text.split(span.start_char, span.end_char) or self._split_in_words(text.text, span)
+        if not mention:
+            return []
+        return self._window(left, mention, right)
+
+    def _split_in_words(self, text: str, span: Span) -> tuple[list[int], list[int], list[int]]:
+        pieces = [text[: span.start_char], text[span.start_char : span.end_char], text[span.end_char :]]
+        left, mention, right = self._backend.encode_batch(pieces, add_special_tokens=False)
+        return left.ids, mention.ids, right.ids
+
+    def _window(self, left: list[int], mention: list[int], right: list[int]) -> list[int]:
+        room = self.settings.mention_length - 4
+        mention = mention[:room]
+        room -= len(mention)
+        n_right = min(len(right), max(room - len(left), room - room // 2))
+        n_left = min(len(left), room - n_right)
+        left = left[len(left) - n_left :]
+        return [*self._cls, *left, *self._start, *mention, *self._end, *right[:n_right], *self._sep]
+
+    def entities(self, entities: Iterable[Entity]) -> TokenRows:
+        """One row an entity, at most `entity_length` tokens."""
+        stream = iter(entities)
+        blocks = iter(lambda: list(islice(stream, ENTITIES_AT_ONCE)), [])
+        return TokenRows.concatenate(self._entity_block(block) for block in blocks)
+
+    def _entity_block(self, entities: list[Entity]) -> TokenRows:
+        fields = [self._fields(entity) for entity in entities]
+        texts = [text for row in fields for text in row]
+        codes = iter(self._backend.encode_batch(texts, add_special_tokens=False))
+        return TokenRows.from_lists([self._entity([next(codes).ids for _ in row]) for row in fields])
+
+    def _fields(self, entity: Entity) -> list[str]:
+        description = describe(entity, self.settings.aliases)
+        if self.settings.entity_template == "general":
+            return [entity.name, description]
+        return [entity.name, ", ".join(entity.types), description]
+
+    def _entity(self, fields: list[list[int]]) -> list[int]:
+        separator = self._title_end if self.settings.entity_template == "general" else self._sep
+        row = list(self._cls)
+        for field in fields[:-1]:
+            row += field + separator
+        row += fields[-1]
+        return row[: self.settings.entity_length - 1] + self._sep
+
+
+def describe(entity: Entity, aliases: str) -> str:
+    """The description field of an entity row. `aliases`: "never" leaves them out, "fallback" puts them where there is
+    no definition, "first" puts them before it."""
+    names = "; ".join(_distinct(entity.name, entity.aliases))
+    if aliases == "never":
+        return entity.definition
+    if aliases == "fallback":
+        return entity.definition or names
+    return f"{names}. {entity.definition}" if names and entity.definition else names or entity.definition
+
+
+def _distinct(name: str, aliases: Iterable[str]) -> Iterator[str]:
+    """The aliases that are more than the same words in another order ("Disease, Skin" beside "Skin Disease")."""
+    seen = {_words(name)}
+    for alias in aliases:
+        words = _words(alias)
+        if words not in seen:
+            seen.add(words)
+            yield alias
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(WORD.findall(name.casefold()))
+
+
+class _TokenisedText:
+    """A text with its word pieces: where each begins and ends, and the word it belongs to."""
+
+    def __init__(self, text: str, encoding: Any) -> None:
+        self.text = text
+        self.ids: list[int] = encoding.ids
+        offsets = np.array(encoding.offsets, dtype="int64").reshape(-1, 2)
+        self._starts, self._ends = offsets[:, 0], offsets[:, 1]
+        self._words: list[int | None] = encoding.word_ids
+
+    def split(self, start: int, end: int) -> tuple[list[int], list[int], list[int]] | None:
+        """The pieces before, in and after characters `start` to `end`; None if a word crosses one of the two."""
+        first = int(np.searchsorted(self._ends, start, side="right"))
+        last = int(np.searchsorted(self._starts, end, side="left"))
+        if last < first or self._inside_word(first) or self._inside_word(last):
+            return None
+        if first < last and (self._starts[first] < start or self._ends[last - 1] > end):
+            return None
+        return self.ids[:first], self.ids[first:last], self.ids[last:]
+
+    def _inside_word(self, piece: int) -> bool:
+        return 0 < piece < len(self.ids) and self._words[piece] == self._words[piece - 1]
+
+
+def add_markers(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Add `[Ms]`, `[Me]` and `[ENT]` as special tokens. RAISES: PelError for a tokenizer without a Rust backend."""
+    if not tokenizer.is_fast:
+        raise PelError(
+            f"The tokenizer {type(tokenizer).__name__} has no fast version; save one with tokenizer.json beside the "
+            "encoder, or name another encoder in [initialize.components.pel_linker.encoder_loader]."
+        )
+    tokenizer.add_special_tokens({"additional_special_tokens": list(MARKERS)}, replace_additional_special_tokens=False)
+
+
+def _token_id(tokenizer: PreTrainedTokenizerFast, name: str) -> int:
+    token = getattr(tokenizer, f"{name}_id")
+    if token is None:
+        raise PelError(
+            f"The tokenizer {type(tokenizer).__name__} has no {name}; the encoder named in "
+            "[initialize.components.pel_linker.encoder_loader] must be of BERT's kind."
+        )
+    return token

@@ -1,0 +1,44 @@
+"""Which number format the towers compute in, and how many threads a forked process may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import torch
+
+from ..errors import PelError
+
+PRECISIONS = ("auto", "fp32", "bf16")
+
+
+def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """The dtype of matrix products on `device`: `precision` "auto" takes bfloat16 where the hardware multiplies it
+    (GPUs from Ampere on, CPUs with AMX or AVX-512 BF16) and float32 elsewhere. Weights stay in float32."""
+    if precision not in PRECISIONS:
+        raise PelError(
+            f"[components.pel_linker.model]: precision is {precision!r}; choose one of {', '.join(PRECISIONS)}."
+        )
+    if precision == "auto":
+        return torch.bfloat16 if _has_bf16(device) else torch.float32
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
+def _has_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    if device.type != "cpu":
+        return False
+    return _cpu_has_bf16(torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {})
+
+
+def _cpu_has_bf16(capabilities: Mapping[str, object]) -> bool:
+    return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):  # a forked child that uses OpenMP's threads of its parent waits for ever
+    os.register_at_fork(after_in_child=_one_thread)

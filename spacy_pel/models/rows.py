@@ -1,0 +1,89 @@
+"""Token rows: many short sequences of word-piece ids in two flat arrays, cut into padded batches for a tower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+
+class PaddedBatch(NamedTuple):
+    """One batch for a transformer. `ids` (n, t) int64; `mask` (n, t) bool, True at real tokens; `step` None or
+    (n, t, hidden) float32, added to the input embeddings (the FGSM perturbation)."""
+
+    ids: np.ndarray
+    mask: np.ndarray
+    step: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """`n` rows of token ids without padding. `tokens` (total,) int32, `offsets` (n + 1,) int64: row i is
+    `tokens[offsets[i]:offsets[i + 1]]`. `steps`, if given, holds one perturbation for each of `batches`."""
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    steps: Sequence[np.ndarray] | None = None
+
+    @classmethod
+    def from_lists(cls, rows: Iterable[Sequence[int]]) -> TokenRows:
+        rows = list(rows)
+        offsets = np.zeros(len(rows) + 1, dtype="int64")
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        tokens = np.fromiter((token for row in rows for token in row), dtype="int32", count=int(offsets[-1]))
+        return cls(tokens, offsets)
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[TokenRows]) -> TokenRows:
+        parts = list(parts)
+        lengths = np.concatenate([np.diff(part.offsets) for part in parts] or [np.zeros(0, dtype="int64")])
+        tokens = np.concatenate([part.tokens for part in parts] or [np.zeros(0, dtype="int32")])
+        return cls(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype("int64"))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(n,) int64: the number of tokens of each row."""
+        return np.diff(self.offsets)
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.tokens[self.offsets[row] : self.offsets[row + 1]]
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> TokenRows:
+        """The rows at `indices`, in that order, as new rows."""
+        return self.from_lists([self[int(i)] for i in indices])
+
+    def with_steps(self, steps: Sequence[np.ndarray]) -> TokenRows:
+        return TokenRows(self.tokens, self.offsets, steps)
+
+    def unique(self) -> tuple[TokenRows, np.ndarray]:
+        """Each distinct row once, and for every row (n,) the number of its distinct row."""
+        first: dict[bytes, int] = {}
+        inverse = np.array([first.setdefault(self[i].tobytes(), len(first)) for i in range(len(self))], dtype="int64")
+        _, indices = np.unique(inverse, return_index=True)
+        return self.take(indices), inverse
+
+    def batches(self, max_tokens: int, pad: int) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
+        """Padded batches of rows of like length, longest first, at most `max_tokens` positions each (a longer row
+        alone), with the row numbers (m,) of each. The same rows always give the same batches."""
+        lengths = self.lengths
+        order = np.argsort(-lengths, kind="stable")
+        start = number = 0
+        while start < len(order):
+            width = max(1, int(lengths[order[start]]))
+            indices = order[start : start + max(1, max_tokens // width)]
+            step = self.steps[number] if self.steps is not None else None
+            yield indices, self._pad(indices, width, pad, step)
+            start += len(indices)
+            number += 1
+
+    def _pad(self, indices: np.ndarray, width: int, pad: int, step: np.ndarray | None) -> PaddedBatch:
+        columns = np.arange(width)
+        mask = columns[None, :] < self.lengths[indices][:, None]
+        ids = np.full(mask.shape, pad, dtype="int64")
+        ids[mask] = self.tokens[(self.offsets[indices][:, None] + columns)[mask]]
+        return PaddedBatch(ids, mask, step)

@@ -1,0 +1,123 @@
+"""One transformer tower: a Hugging Face encoder in a thinc layer, from token rows to one vector a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from thinc.api import ArgsKwargs, Model, PyTorchWrapper_v3, get_torch_default_device, torch2xp, xp2torch
+from thinc.shims import PyTorchShim
+from thinc.types import Floats2d
+from torch import nn
+from transformers import PreTrainedModel
+
+from .precision import compute_dtype
+from .rows import PaddedBatch, TokenRows
+
+TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
+SIMILARITIES = ("cosine", "dot")
+
+
+class MeanPooledTransformer(nn.Module):
+    """A transformer and the mean of its last hidden states over the real tokens.
+
+    unit_length: divide each vector by its length, so that a dot product of two is their cosine.
+    precision: see `compute_dtype`.
+    """
+
+    def __init__(self, unit_length: bool, precision: str) -> None:
+        super().__init__()
+        self.transformer: PreTrainedModel | None = None
+        self.unit_length = unit_length
+        self.precision = precision
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None) -> torch.Tensor:
+        """ids, mask (n, t); step None or (n, t, hidden), added to the word embeddings. Position and segment
+        embeddings are constants of that sum, so this perturbs the composite input embedding. Returns (n, hidden)."""
+        assert self.transformer is not None
+        dtype = compute_dtype(self.precision, ids.device)
+        embedded = self.transformer.get_input_embeddings()(ids)
+        if step is not None:
+            embedded = embedded + step
+        with torch.autocast(ids.device.type, dtype=dtype, enabled=dtype != torch.float32):
+            hidden = self.transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
+        weights = mask.unsqueeze(-1).to(torch.promote_types(hidden.dtype, torch.float32))
+        pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return nn.functional.normalize(pooled, dim=-1) if self.unit_length else pooled
+
+
+def make_tower(unit_length: bool, precision: str) -> Model[TokenRows, Floats2d]:
+    """A tower without a transformer yet (see `set_transformer`). Maps `TokenRows` of n rows to Floats2d (n, hidden);
+    its backprop takes d_vectors (n, hidden) and returns the gradient of every batch's input embeddings, a list of
+    arrays (rows of the batch, its longest row, hidden) in the order of `TokenRows.batches`."""
+    transformer: Model = PyTorchWrapper_v3(
+        MeanPooledTransformer(unit_length, precision),
+        convert_inputs=_to_torch,
+        convert_outputs=_from_torch,
+        serialize_model=_refuse,
+        deserialize_model=_refuse,
+    )
+    return Model("pel_tower", _forward, layers=[transformer], attrs={"pad": 0})
+
+
+def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int) -> None:
+    module = tower_module(tower)
+    module.transformer = transformer
+    module.to(get_torch_default_device())
+    tower.attrs["pad"] = pad
+
+
+def tower_module(tower: Model) -> MeanPooledTransformer:
+    shim = tower.layers[0].shims[0]
+    assert isinstance(shim, PyTorchShim)
+    return shim._model
+
+
+def token_batches(tower: Model, rows: TokenRows) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
+    """The padded batches in which `tower` encodes `rows`, each with its row numbers."""
+    device = get_torch_default_device().type
+    return rows.batches(TOKENS_AT_ONCE.get(device, TOKENS_AT_ONCE["cpu"]), tower.attrs["pad"])
+
+
+def _forward(model: Model, rows: TokenRows, is_train: bool) -> tuple[Floats2d, Callable]:
+    outputs = [(indices, *model.layers[0](batch, is_train)) for indices, batch in token_batches(model, rows)]
+    xp = model.ops.xp
+    vectors = xp.empty((len(rows), outputs[0][1].shape[1]), dtype=outputs[0][1].dtype) if outputs else xp.empty((0, 0))
+    for indices, output, _ in outputs:
+        vectors[indices] = output
+
+    def backprop(d_vectors: Floats2d) -> list:
+        return [backprop_batch(d_vectors[indices]) for indices, _, backprop_batch in outputs]
+
+    return vectors, backprop
+
+
+def _to_torch(model: Model, batch: PaddedBatch, is_train: bool) -> tuple[ArgsKwargs, Callable]:
+    device = get_torch_default_device()
+    ids = torch.as_tensor(batch.ids, device=device)
+    mask = torch.as_tensor(batch.mask, device=device)
+    step = None if batch.step is None else xp2torch(batch.step, device=device)
+    if is_train and step is None:  # a leaf of zeros: its gradient is that of the input embeddings
+        words = model.shims[0]._model.transformer.get_input_embeddings().weight
+        step = torch.zeros(*ids.shape, words.shape[1], dtype=words.dtype, device=device, requires_grad=True)
+
+    def to_step_gradient(d_inputs: ArgsKwargs) -> Any:
+        gradient = d_inputs.args[2]
+        return None if gradient is None else torch2xp(gradient)
+
+    return ArgsKwargs(args=(ids, mask, step), kwargs={}), to_step_gradient
+
+
+def _from_torch(model: Model, inputs_outputs: tuple, is_train: bool) -> tuple[Floats2d, Callable]:
+    _, vectors = inputs_outputs
+
+    def to_torch_gradient(d_vectors: Floats2d) -> ArgsKwargs:
+        return ArgsKwargs(args=((vectors,),), kwargs={"grad_tensors": xp2torch(d_vectors)})
+
+    return torch2xp(vectors.detach()), to_torch_gradient
+
+
+def _refuse(*_: Any) -> Any:
+    raise NotImplementedError("Towers are written by `bi_encoder.save` (safetensors and JSON), never pickled.")

@@ -1,0 +1,34 @@
+"""FGSM: adversarial input embeddings from the gradient that the clean backward pass has already given."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from thinc.api import get_array_module
+from thinc.types import Floats3d
+
+
+@dataclass(frozen=True)
+class FGSM:
+    """The fast gradient sign method on the entity tower's input embeddings (Wiatrak et al. 2022, eq. 5-8).
+
+        z⁻_adv = z⁻ + ε sign(∇_z s(m, e⁻)),   z⁺_adv = z⁺ - ε sign(∇_z s(m, e⁺)),   L = L(m, P) + λ L(m, P_adv)
+
+    epsilon: ε, the size of the step. weight: λ.
+
+    Both losses fall with s⁺ and rise with s⁻, so where an entity row stands for one (mention, entity) pair (layout
+    "per_mention") both steps are ε sign(∇_z L), exactly. Where mentions share rows ("shared") ∇_z L is the sum over
+    them, and the step is an approximation: the direction that hurts the batch most.
+    """
+
+    epsilon: float
+    weight: float
+
+    def step(self, gradient: Floats3d, mask: np.ndarray) -> Floats3d:
+        """gradient: ∂L/∂z (n, t, hidden); mask (n, t) bool. Returns ε sign(gradient), 0 at padding."""
+        xp = get_array_module(gradient)
+        return self.epsilon * xp.sign(gradient) * xp.asarray(mask)[:, :, None]
+
+
+def make_fgsm(epsilon: float = 0.01, weight: float = 1.0) -> FGSM:
+    """`spacy_pel.FGSM.v1`: see `FGSM`."""
+    return FGSM(epsilon, weight)

@@ -1,0 +1,84 @@
+"""Losses as pure functions of a score matrix and two masks, and the config names that choose one.
+
+All take `scores` (m, c) and the bool masks `positives` and `negatives` (m, c), and return (m,) losses, one a mention.
+A candidate that is in neither mask takes no part. A mention without negatives keeps its positive term; one without
+positives keeps its negative term.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import softplus
+
+MASKED = -1e30  # finite, so that a row with no negatives has gradient 0 and not nan
+SMALLEST_GRADIENT = 1e-20
+
+
+def proxy_loss(
+    scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, alpha: float = 32.0, margin: float = 0.0
+) -> torch.Tensor:
+    """The proxy-based loss Pb (Wiatrak et al. 2022, eq. 3), for cosine scores in [-1, 1]. Use it by default: it does
+    not need the negatives to be hard, and its absolute scale makes a threshold for NIL meaningful.
+
+        softplus(-α (s⁺ - δ)) + log(1 + Σ exp(α (s⁻ + δ)))
+
+    alpha: α, the inverse temperature. margin: δ.
+    Gradients (eq. 4): ∂/∂s⁺ = -α exp(-α(s⁺-δ)) / (1 + exp(-α(s⁺-δ))), ∂/∂s⁻ = α exp(α(s⁻+δ)) / (1 + Σ exp(α(s⁻+δ))).
+    """
+    pull = (softplus(-alpha * (scores - margin)) * positives).sum(-1)
+    logits = (alpha * (scores + margin)).masked_fill(~negatives, MASKED)
+    push = torch.logsumexp(torch.cat([torch.zeros_like(logits[:, :1]), logits], dim=-1), dim=-1)
+    return pull + push
+
+
+def cross_entropy_loss(scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+    """Softmax cross-entropy over {e⁺} ∪ P⁻ (Wiatrak et al. 2022, eq. 1-2), for dot products: the yardstick.
+
+        log(exp s⁺ + Σ exp s⁻) - s⁺  =  softplus(log Σ exp s⁻ - s⁺)
+
+    Gradients: ∂/∂s⁺ = p⁺ - 1, ∂/∂s⁻ = p⁻, where p is the softmax.
+    """
+    others = torch.logsumexp(scores.masked_fill(~negatives, MASKED), dim=-1, keepdim=True)
+    return (softplus(others - scores) * positives).sum(-1)
+
+
+@dataclass(frozen=True)
+class ProxyLoss:
+    alpha: float
+    margin: float
+    similarity = "cosine"
+
+    @property
+    def logit_scale(self) -> float:
+        """What a score is multiplied by in the loss's softmax over negatives."""
+        return self.alpha
+
+    def __call__(self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+        return proxy_loss(scores, positives, negatives, self.alpha, self.margin)
+
+
+@dataclass(frozen=True)
+class CrossEntropyLoss:
+    similarity = "dot"
+    logit_scale = 1.0
+
+    def __call__(self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+        return cross_entropy_loss(scores, positives, negatives)
+
+
+def score_gradient(loss: torch.Tensor, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+    """∂ loss / ∂ scores (m, c), kept at `SMALLEST_GRADIENT` or more in size and of its proper sign: where the score of
+    a well separated pair has an exact 0 in float32, the sign of the gradient, which FGSM follows, would be lost."""
+    (gradient,) = torch.autograd.grad(loss, scores)
+    gradient = torch.where(positives, gradient.clamp(max=-SMALLEST_GRADIENT), gradient)
+    return torch.where(negatives, gradient.clamp(min=SMALLEST_GRADIENT), gradient)
+
+
+def make_proxy_loss(alpha: float = 32.0, margin: float = 0.0) -> ProxyLoss:
+    """`spacy_pel.ProxyLoss.v1`: see `proxy_loss`."""
+    return ProxyLoss(alpha, margin)
+
+
+def make_cross_entropy_loss() -> CrossEntropyLoss:
+    """`spacy_pel.CrossEntropyLoss.v1`: see `cross_entropy_loss`."""
+    return CrossEntropyLoss()

@@ -1,0 +1,64 @@
+"""One training step: loss and gradients of a batch of mentions against its candidates, clean and adversarial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
+from thinc.types import Floats2d
+
+from ..models.rows import TokenRows
+from ..models.tower import token_batches
+from .adversarial import FGSM
+from .candidates import Candidates
+from .losses import score_gradient
+
+Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def backpropagate(
+    entity_tower: Model,
+    mentions: Floats2d,
+    backprop_mentions: Callable[[Floats2d], Any],
+    candidates: Candidates,
+    entity_rows: TokenRows,
+    loss: Loss,
+    adversarial: FGSM | None,
+) -> float:
+    """Accumulate the gradients of one batch in both towers.
+
+    mentions (m, d) and backprop_mentions: the mention tower's output and callback. entity_rows: the token rows of
+    `candidates.rows`, in that order.
+    RETURNS: the mean loss of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8).
+    """
+    entities, backprop_entities = entity_tower.begin_update(entity_rows)
+    value, d_mentions, d_entities = loss_and_gradients(mentions, entities, candidates, loss)
+    d_inputs = backprop_entities(d_entities)
+    if adversarial is not None:
+        batches = token_batches(entity_tower, entity_rows)
+        steps = [adversarial.step(gradient, batch.mask) for gradient, (_, batch) in zip(d_inputs, batches)]
+        entities, backprop_entities = entity_tower.begin_update(entity_rows.with_steps(steps))
+        extra, d_mentions_extra, d_entities = loss_and_gradients(mentions, entities, candidates, loss)
+        backprop_entities(adversarial.weight * d_entities)
+        value += adversarial.weight * extra
+        d_mentions = d_mentions + adversarial.weight * d_mentions_extra
+    backprop_mentions(d_mentions)
+    return value
+
+
+def loss_and_gradients(
+    mentions: Floats2d, entities: Floats2d, candidates: Candidates, loss: Loss
+) -> tuple[float, Floats2d, Floats2d]:
+    """The mean loss over m mentions and its gradients (m, d) and (r, d)."""
+    device = get_torch_default_device()
+    mention_vectors = xp2torch(mentions, requires_grad=True, device=device)
+    entity_vectors = xp2torch(entities, requires_grad=True, device=device)
+    positives = torch.as_tensor(candidates.positives, device=device)
+    negatives = torch.as_tensor(candidates.negatives, device=device)
+    scores = candidates.pair(mention_vectors, entity_vectors)
+    fixed = scores.detach().requires_grad_()
+    value = loss(fixed, positives, negatives).mean()
+    scores.backward(score_gradient(value, fixed, positives, negatives))
+    return value.item(), torch2xp(mention_vectors.grad), torch2xp(entity_vectors.grad)

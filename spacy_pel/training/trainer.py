@@ -1,0 +1,109 @@
+"""What a linker keeps while it learns: the KB as token rows, its vectors under the present weights, and the draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from spacy.tokens import Span
+from spacy.util import logger
+from thinc.api import Model, to_numpy
+
+from ..corpora.gold import GoldMention
+from ..kb.knowledge_base import KnowledgeBase
+from ..kb.vector_index import VectorIndex
+from ..models.bi_encoder import encode_entities, row_builder
+from ..models.rows import TokenRows
+from .adversarial import FGSM
+from .candidates import LAYOUTS
+from .losses import CrossEntropyLoss, ProxyLoss
+from .negatives import NegativeSampler
+from .objective import backpropagate
+
+MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: the loss, its negatives and their layout, and the adversarial part (None: without)."""
+
+    loss: ProxyLoss | CrossEntropyLoss
+    adversarial: FGSM | None
+    negatives: NegativeSampler
+    layout: str
+
+
+class Trainer:
+    """Updates a bi-encoder on gold mentions. All randomness of its own comes from `seed`."""
+
+    def __init__(self, model: Model, kb: KnowledgeBase, objective: Objective, seed: int) -> None:
+        self.model = model
+        self.kb = kb
+        self.objective = objective
+        self._rng = np.random.default_rng(seed)
+        self._entity_rows: TokenRows | None = None
+        self._mention_rows: dict[tuple[str, int, int], np.ndarray] = {}
+        self._index: VectorIndex | None = None
+        self._age = 0
+
+    @property
+    def entity_rows(self) -> TokenRows:
+        """The token rows of the whole KB, in its row order, made once."""
+        if self._entity_rows is None:
+            self._entity_rows = row_builder(self.model).entities(self.kb.entities())
+        return self._entity_rows
+
+    def accumulate(self, mentions: Sequence[GoldMention]) -> float:
+        """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
+        ones, give no loss. RETURNS: the mean loss of the others; 0.0 if there are none."""
+        known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
+        correct = [[known[id_] for id_ in mention.ids if id_ in known] for mention in mentions]
+        rows = self._rows_of([mention.span for mention in mentions])
+        used = [i for i in range(len(mentions)) if correct[i] and len(rows[i])]
+        if not used:
+            return 0.0
+        correct = [correct[i] for i in used]
+        mention_tower = self.model.get_ref("mention_tower")
+        vectors, backprop = mention_tower.begin_update(TokenRows.from_lists([rows[i] for i in used]))
+        objective = self.objective
+        negatives = objective.negatives.sample(
+            self._rng,
+            correct,
+            len(self.kb),
+            to_numpy(vectors),
+            self._index if self._index is not None or not objective.negatives.n_hard else self.refresh(),
+            objective.loss.logit_scale,
+        )
+        gold = np.array([self._rng.choice(own) for own in correct])
+        candidates = LAYOUTS[objective.layout](gold, correct, negatives)
+        entity_rows = self.entity_rows.take(candidates.rows)
+        entity_tower = self.model.get_ref("entity_tower")
+        return backpropagate(
+            entity_tower, vectors, backprop, candidates, entity_rows, objective.loss, objective.adversarial
+        )
+
+    def _rows_of(self, spans: Sequence[Span]) -> list[np.ndarray]:
+        keys = [(span.doc.text, span.start_char, span.end_char) for span in spans]
+        new = [i for i, key in enumerate(keys) if key not in self._mention_rows]
+        rows = row_builder(self.model).mentions([spans[i] for i in new])
+        self._mention_rows.update((keys[i], rows[number]) for number, i in enumerate(new))
+        return [self._mention_rows[key] for key in keys]
+
+    def updated(self) -> None:
+        """The weights have changed."""
+        self._age += 1
+
+    def refresh(self) -> VectorIndex:
+        """Encode the whole KB with the entity tower as it is now; hard negatives come from it until the next time."""
+        start = perf_counter()
+        self._index = VectorIndex.build(encode_entities(self.model, self.entity_rows))
+        self._age = 0
+        logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self.kb):,}", perf_counter() - start)
+        return self._index
+
+    def current_index(self) -> VectorIndex:
+        """The KB's vectors, encoded again unless they are at most `MAX_AGE` updates old: the scores that `spacy train`
+        shows at the first step of an epoch then cost no pass over the KB beside that of the negatives."""
+        return self.refresh() if self._index is None or self._age > MAX_AGE else self._index
