@@ -1,0 +1,44 @@
+"""`.spacy` files in and out, with errors that name the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
+
+from ..errors import PelError
+from ..files import write_atomically
+
+SUFFIX = ".spacy"
+
+
+def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
+    """Yield the Docs of a `.spacy` file, or of all such files under a folder, sorted by name.
+
+    RAISES: `PelError` where the file is missing or is not a DocBin, or the folder has none.
+    """
+    if not path.exists():
+        raise PelError(f"{path} does not exist: name a corpus that `spacy pel convert` wrote")
+    files = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not files:
+        raise PelError(f"no {SUFFIX} file under {path}: name a corpus that `spacy pel convert` wrote")
+    for file in files:
+        try:
+            docs = DocBin().from_bytes(file.read_bytes())
+        except OSError:
+            raise
+        except Exception as error:  # foreign bytes may fail anywhere in the decoder
+            raise PelError(f"{file} is not a {SUFFIX} corpus (DocBin): write one with `spacy pel convert`") from error
+        yield from docs.get_docs(vocab)
+
+
+def write_docs(path: Path, docs: Iterable[Doc]) -> None:
+    """Write Docs, with their user data, as one `.spacy` file; nothing is written if reading `docs` fails.
+
+    RAISES: `PelError` where `path` lacks the suffix, without which spaCy's corpus readers pass a file over.
+    """
+    if path.suffix != SUFFIX:
+        raise PelError(f"{path} must end in {SUFFIX}: spaCy's corpus readers pass over other names")
+    write_atomically(path, DocBin(store_user_data=True, docs=docs).to_bytes())

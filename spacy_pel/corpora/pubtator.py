@@ -1,0 +1,188 @@
+"""PubTator files read into Docs with gold mentions; what could not be taken as it stands is counted.
+
+A document is a title line `pmid|t|title`, an abstract line `pmid|a|abstract`, and one tab-separated line a mention:
+`pmid start end text type id`, offsets in characters of title + one space + abstract. Blank lines part the documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.util import filter_spans
+
+from ..errors import PelError
+from .gold import GOLD_GROUP, NIL
+
+PASSAGE = re.compile(r"(?P<pmid>[^|\t]+)\|(?P<kind>[ta])\|(?P<text>.*)", re.DOTALL)
+UNLINKED = "-1"  # PubTator's id for "annotated, but no concept fits"
+UNTYPED = "MENTION"  # spaCy drops entities without a label
+
+
+@dataclass
+class PubTatorCounts:
+    """What a reader met. Mentions that were left out are not among `mentions`."""
+
+    documents: int = 0
+    mentions: int = 0
+    nil: int = 0
+    unannotated: int = 0  # the id column is empty
+    composite: int = 0  # several ids, "A|B"
+    widened: int = 0  # to the boundaries of their tokens
+    ids: set[str] = field(default_factory=set)
+    mismatched: list[int] = field(default_factory=list)  # lines whose offsets do not hold their text: left out
+    blank: int = 0  # mentions of nothing but whitespace: left out
+    relations: int = 0  # relation lines: left out
+    extra_columns: int = 0  # mention lines whose columns after the sixth were left out
+
+
+class _Mention(NamedTuple):
+    line: int
+    start: int
+    end: int
+    text: str
+    label: str
+    ids: str
+    extra_columns: bool
+
+
+@dataclass
+class _Record:
+    pmid: str
+    passages: list[str]
+    mentions: list[_Mention] = field(default_factory=list)
+    relations: int = 0
+
+
+class PubTatorReader:
+    """Iterates over the Docs of a PubTator file, a document at a time; `counts` says what it met so far.
+
+    Every mention goes to `doc.spans["gold_mentions"]`, widened to token boundaries where it must be, its label the type
+    and its `kb_id_` the id: `"A|B"` where there are several, `"NIL"` for `-1`, `""` where the column is empty. The
+    longest ones that do not overlap go to `doc.ents` too, and the PMID to `doc.user_data["pmid"]`.
+
+    nlp: gives the tokenizer and the vocabulary.
+    strict: a mention whose offsets do not hold its text is an error; otherwise it is left out and counted.
+    strip_prefix: is taken off every id, say "UMLS:".
+    RAISES: `PelError`, naming file and line, for what is not PubTator: no title before a mention, a line of another
+        document, offsets that are no integers, invalid UTF-8, no document at all.
+    """
+
+    def __init__(self, path: Path, nlp: Language, *, strict: bool = False, strip_prefix: str = "") -> None:
+        self.path = path
+        self.nlp = nlp
+        self.strict = strict
+        self.strip_prefix = strip_prefix
+        self.counts = PubTatorCounts()
+
+    def __iter__(self) -> Iterator[Doc]:
+        self.counts = PubTatorCounts()
+        for record in _read_records(self.path):
+            yield self._make_doc(record)
+        if not self.counts.documents:
+            raise PelError(f"{self.path} holds no document: a PubTator document starts with a line `pmid|t|title`")
+
+    def _make_doc(self, record: _Record) -> Doc:
+        text = " ".join(record.passages)
+        doc = self.nlp.tokenizer(text)
+        spans = [span for mention in record.mentions if (span := self._make_span(doc, text, mention)) is not None]
+        doc.spans[GOLD_GROUP] = spans
+        doc.ents = filter_spans(spans)
+        doc.user_data["pmid"] = record.pmid
+        self.counts.documents += 1
+        self.counts.relations += record.relations
+        return doc
+
+    def _make_span(self, doc: Doc, text: str, mention: _Mention) -> Span | None:
+        self.counts.extra_columns += mention.extra_columns
+        found = text[max(mention.start, 0) : max(mention.end, 0)]
+        if mention.start < 0 or found != mention.text:
+            if self.strict:
+                raise PelError(
+                    f"{self.path}:{mention.line}: offsets {mention.start}-{mention.end} hold {found!r}, not "
+                    f"{mention.text!r}: correct the line, or leave such lines out by not asking for --strict"
+                )
+            self.counts.mismatched.append(mention.line)
+            return None
+        if not found.strip():
+            self.counts.blank += 1
+            return None
+        start = mention.start + len(found) - len(found.lstrip())
+        end = mention.end - len(found) + len(found.rstrip())
+        kb_id = self._kb_id(mention.ids)
+        span = doc.char_span(start, end, label=mention.label, kb_id=kb_id, alignment_mode="expand")
+        assert span is not None  # both ends are characters of tokens
+        self.counts.mentions += 1
+        self.counts.widened += (span.start_char, span.end_char) != (start, end)
+        return span
+
+    def _kb_id(self, column: str) -> str:
+        parts = [part.strip().removeprefix(self.strip_prefix) for part in column.split("|")]
+        ids = list(dict.fromkeys(part for part in parts if part not in ("", UNLINKED, NIL)))
+        self.counts.ids.update(ids)
+        self.counts.composite += len(ids) > 1
+        if ids:
+            return "|".join(ids)
+        is_nil = any(parts)
+        self.counts.nil += is_nil
+        self.counts.unannotated += not is_nil
+        return NIL if is_nil else ""
+
+
+def _read_records(path: Path) -> Iterator[_Record]:
+    record: _Record | None = None
+    for number, line in _read_lines(path):
+        passage = PASSAGE.fullmatch(line)
+        if record and (not line.strip() or (passage and passage["kind"] == "t")):
+            yield record
+            record = None
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        if passage and passage["kind"] == "t":
+            record = _Record(passage["pmid"], [passage["text"]])
+            continue
+        if record is None:
+            raise PelError(f"{where}: no title line `pmid|t|title` comes before this line of its document")
+        pmid = passage["pmid"] if passage else line.split("\t", 1)[0]
+        if pmid != record.pmid:
+            raise PelError(f"{where}: a line of document {pmid!r} inside document {record.pmid!r}")
+        if passage:
+            record.passages.append(passage["text"])
+        elif mention := _parse_mention(line, number, where):
+            record.mentions.append(mention)
+        else:
+            record.relations += 1
+    if record:
+        yield record
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines without their end. Lines end at a line feed only: a title may hold other control characters."""
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise PelError(f"{path}:{number}: not UTF-8 ({error.reason}): convert the file to UTF-8") from error
+            yield number, line.rstrip("\r\n")
+
+
+def _parse_mention(line: str, number: int, where: str) -> _Mention | None:
+    """A mention; None for a relation, whose second column is a name instead of an offset: `pmid CID id1 id2`."""
+    columns = line.split("\t")
+    if len(columns) in (4, 5) and not columns[1].strip().lstrip("-").isdecimal():
+        return None
+    if len(columns) < 5:
+        raise PelError(f"{where}: not a mention (pmid, start, end, text, type, id; tabs between): {line!r}")
+    try:
+        start, end = int(columns[1]), int(columns[2])
+    except ValueError as error:
+        raise PelError(f"{where}: the offsets {columns[1]!r} and {columns[2]!r} must be integers") from error
+    ids = columns[5] if len(columns) > 5 else ""
+    return _Mention(number, start, end, columns[3], columns[4].strip() or UNTYPED, ids, len(columns) > 6)

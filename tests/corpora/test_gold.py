@@ -1,0 +1,32 @@
+"""Gold mentions out of Docs."""
+
+import pytest
+import spacy
+from spacy.tokens import Span
+
+from spacy_pel.corpora.gold import GOLD_GROUP, gold_mentions
+
+
+@pytest.fixture
+def doc():
+    return spacy.blank("en")("Lithium caused atrial flutter .")
+
+
+@pytest.mark.parametrize(
+    ("kb_id", "ids", "is_linked"),
+    [("", (), False), ("NIL", ("NIL",), False), ("D001282", ("D001282",), True), ("D1|D2", ("D1", "D2"), True)],
+)
+def test_ids(doc, kb_id, ids, is_linked):
+    doc.ents = [Span(doc, 2, 4, label="Disease", kb_id=kb_id)]
+    (mention,) = gold_mentions(doc)
+    assert mention.span.text == "atrial flutter"
+    assert mention.ids == ids
+    assert mention.is_linked is is_linked
+
+
+def test_the_group_wins_over_the_entities_even_if_it_is_empty(doc):
+    doc.ents = [Span(doc, 0, 1, label="Chemical", kb_id="D008094")]
+    doc.spans[GOLD_GROUP] = [Span(doc, 2, 4, label="Disease", kb_id="D1"), Span(doc, 3, 4, label="Disease", kb_id="D2")]
+    assert [mention.ids for mention in gold_mentions(doc)] == [("D1",), ("D2",)]
+    doc.spans[GOLD_GROUP] = []
+    assert gold_mentions(doc) == []

@@ -1,0 +1,51 @@
+"""Batches with a bounded number of gold mentions."""
+
+import pickle
+
+import pytest
+import spacy
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import registry
+
+from spacy_pel.corpora.gold import GOLD_GROUP
+from spacy_pel.errors import PelError
+from spacy_pel.training.batching import batch_by_mentions
+
+NLP = spacy.blank("en")
+
+
+def make_example(n_mentions):
+    reference = Doc(NLP.vocab, words=["w"] * 20)
+    reference.spans[GOLD_GROUP] = [Span(reference, i, i + 1, label="X", kb_id="D1") for i in range(n_mentions)]
+    return Example(Doc(NLP.vocab, words=["w"] * 20), reference)
+
+
+def sizes(batches):
+    return [[len(example.reference.spans[GOLD_GROUP]) for example in batch] for batch in batches]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([1] * 7, [[1, 1, 1, 1], [1, 1, 1]]),
+        ([2, 2, 1, 3, 4], [[2, 2], [1, 3], [4]]),
+        ([1, 9, 1], [[1], [9], [1]]),
+        ([0] * 5, [[0, 0, 0, 0], [0]]),
+        ([], []),
+    ],
+)
+def test_batches(counts, expected):
+    assert sizes(batch_by_mentions(map(make_example, counts), size=4)) == expected
+
+
+def test_oversize_examples_can_be_left_out():
+    assert sizes(batch_by_mentions(map(make_example, [1, 5, 4]), size=4, discard_oversize=True)) == [[1], [4]]
+
+
+def test_the_registered_batcher_pickles_and_refuses_an_empty_batch():
+    make = registry.batchers.get("spacy_pel.batch_by_mentions.v1")
+    batcher = pickle.loads(pickle.dumps(make(size=2)))
+    assert sizes(batcher(map(make_example, [1, 1, 1]))) == [[1, 1], [1]]
+    with pytest.raises(PelError, match="size = 0"):
+        make(size=0)
