@@ -1,0 +1,115 @@
+"""The measures of entity linking over gold mentions, and nothing that computes a ranking."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..corpora.gold import NIL
+
+
+class RankedMention(NamedTuple):
+    """A gold mention and what the linker found: `gold` as in `GoldMention.ids`, `candidates` as (id, score), best
+    first."""
+
+    gold: tuple[str, ...]
+    candidates: Sequence[tuple[str, float]]
+
+    @property
+    def top_score(self) -> float:
+        """The score that the NIL threshold is held against; -inf without a candidate, so any threshold gives NIL."""
+        return self.candidates[0][1] if self.candidates else -math.inf
+
+    @property
+    def rank(self) -> float:
+        """The rank, from 1, of the first candidate that is correct; inf where none is."""
+        return next((rank for rank, (id_, _) in enumerate(self.candidates, 1) if id_ in self.gold), math.inf)
+
+
+def link_metrics(
+    mentions: Sequence[RankedMention],
+    kb_ids: Container[str],
+    *,
+    nil_threshold: float | None = None,
+    train_ids: Container[str] | None = None,
+) -> dict[str, Any]:
+    """Measure a ranking: fractions in [0, 1], counts, and None for a measure with nothing to measure.
+
+    A mention is *in the KB* if any of its ids is, else *NIL*; unannotated ones are only counted (`n_unannotated`).
+
+    - `recall_at_k` (k = 1, 5, 16, 64): share of the mentions in the KB with a correct id among their first k;
+      `mrr`: mean of 1 / rank of the first correct id, 0 where none was found. The threshold plays no part in either.
+    - `seen_recall_at_1`, `unseen_recall_at_1`: by whether any id of the mention is in `train_ids`; None without them.
+    - `nil_precision`, `nil_recall`, `nil_f1`: the NIL class, predicted where the top score is below the threshold.
+    - `all_recall_at_k` (k = 1, 64): over all annotated mentions, NIL being one more class: a mention under the
+      threshold predicts NIL at every k, one at or above it never does. Like the nil_* before, None without a threshold.
+    - `nil_auprc`: average precision of -(top score) for the NIL class; read it beside `nil_base_rate`, its value for
+      scores that say nothing.
+    """
+    annotated = [mention for mention in mentions if mention.gold]
+    nil = is_nil(annotated, kb_ids)
+    rank = np.array([mention.rank for mention in annotated], dtype=np.float64)
+    top_score = np.array([mention.top_score for mention in annotated], dtype=np.float64)
+
+    def recall(k: int, among: np.ndarray) -> float | None:
+        return _mean(rank[among] <= k)
+
+    metrics: dict[str, Any] = {
+        "n_mentions": len(annotated),
+        "n_in_kb": int((~nil).sum()),
+        "n_nil": int(nil.sum()),
+        "n_unannotated": len(mentions) - len(annotated),
+        **{f"recall_at_{k}": recall(k, ~nil) for k in (1, 5, 16, 64)},
+        "mrr": _mean(1 / rank[~nil]),
+        "seen_recall_at_1": None,
+        "unseen_recall_at_1": None,
+        **dict.fromkeys(("all_recall_at_1", "all_recall_at_64", "nil_precision", "nil_recall", "nil_f1")),
+        "nil_auprc": average_precision(nil, -top_score),
+        "nil_base_rate": _mean(nil),
+        "nil_threshold": nil_threshold,
+    }
+    if train_ids is not None:
+        seen = np.array([any(id_ in train_ids for id_ in mention.gold) for mention in annotated], dtype=bool)
+        metrics["seen_recall_at_1"] = recall(1, ~nil & seen)
+        metrics["unseen_recall_at_1"] = recall(1, ~nil & ~seen)
+    if nil_threshold is not None:
+        under = top_score < nil_threshold
+        metrics["nil_precision"] = _mean(nil[under])
+        metrics["nil_recall"] = _mean(under[nil])
+        metrics["nil_f1"] = _fraction(2 * (nil & under).sum(), nil.sum() + under.sum())
+        for k in (1, 64):
+            metrics[f"all_recall_at_{k}"] = _mean(np.where(under, nil, ~nil & (rank <= k)))
+    return metrics
+
+
+def is_nil(mentions: Sequence[RankedMention], kb_ids: Container[str]) -> np.ndarray:
+    """For each annotated mention, whether the KB holds none of its ids: bool, shape (mentions,)."""
+    ids = {id_ for mention in mentions for id_ in mention.gold}
+    known = {id_ for id_ in ids if id_ != NIL and id_ in kb_ids}
+    return np.array([known.isdisjoint(mention.gold) for mention in mentions], dtype=bool)
+
+
+def average_precision(positive: np.ndarray, scores: np.ndarray) -> float | None:
+    """Σ (R_i - R_{i-1}) P_i over the distinct scores, highest first: equal scores are one step, as in scikit-learn.
+    Infinite scores are fine.
+
+    positive: bool, shape (n,). scores: float, shape (n,). RETURNS: None without a positive.
+    """
+    if not positive.any():
+        return None
+    order = np.argsort(-scores, kind="stable")
+    is_last_of_tie = np.append(scores[order][1:] != scores[order][:-1], True)
+    hits = np.cumsum(positive[order])[is_last_of_tie]
+    predicted = np.flatnonzero(is_last_of_tie) + 1
+    return float(np.sum(np.diff(hits, prepend=0) * hits / predicted) / hits[-1])
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _fraction(part: int, whole: int) -> float | None:
+    return float(part / whole) if whole else None

@@ -1,0 +1,87 @@
+"""The tuned threshold against numbers worked out by hand and against trying every threshold there is."""
+
+import math
+
+import numpy as np
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.evaluation.metrics import RankedMention, link_metrics
+from spacy_pel.evaluation.nil import tune_threshold
+
+KB = {"A"}
+
+
+def mentions(*scored):
+    """(top score, is NIL) pairs as ranked mentions; a score of None is a mention without candidates."""
+    return [
+        RankedMention(("NIL",) if nil else ("A",), [] if score is None else [("A", score)]) for score, nil in scored
+    ]
+
+
+def test_by_hand():
+    # In order: NIL .1, A .2, NIL .3 | A .5, A .9, NIL .95. Under .4 two of three are right, and two of three found.
+    ranked = mentions((0.5, False), (0.3, True), (0.95, True), (0.1, True), (0.9, False), (0.2, False))
+    tuned = tune_threshold([*ranked, RankedMention((), [("A", 0.35)])], KB)
+    assert tuned.threshold == pytest.approx(0.4)
+    assert (tuned.precision, tuned.recall, tuned.f1) == pytest.approx((2 / 3, 2 / 3, 2 / 3))
+    assert (tuned.n_mentions, tuned.n_nil) == (6, 3)
+
+
+def test_a_clean_split_lies_halfway_and_reaches_one():
+    tuned = tune_threshold(mentions((0.2, True), (0.4, True), (0.8, False)), KB)
+    assert (tuned.threshold, tuned.f1) == (pytest.approx(0.6), 1)
+
+
+def test_of_equally_good_thresholds_the_lowest():
+    # Under the first score 2 * 1 / (1 + 2), under all four 2 * 2 / (4 + 2).
+    tuned = tune_threshold(mentions((0.1, True), (0.2, False), (0.3, False), (0.4, True)), KB)
+    assert tuned.threshold == pytest.approx(0.15)
+    assert tuned.f1 == pytest.approx(2 / 3)
+
+
+def test_equal_scores_are_never_parted():
+    tuned = tune_threshold(mentions((0.5, True), (0.5, False), (0.5, True), (0.7, False)), KB)
+    assert tuned.threshold == pytest.approx(0.6)
+    assert tuned.precision == 2 / 3
+
+
+def test_when_all_must_be_nil_the_threshold_is_finite_and_above_the_best_score():
+    best = float(np.float32(0.7))
+    tuned = tune_threshold(mentions((0.1, False), (best, True)), KB)
+    assert np.float32(tuned.threshold) > np.float32(best)
+    assert tuned.threshold == pytest.approx(best)
+
+
+@pytest.mark.filterwarnings("error")
+def test_mentions_without_candidates_are_under_every_threshold():
+    tuned = tune_threshold(mentions((None, True), (-0.3, False)), KB)
+    assert (tuned.threshold, tuned.f1) == (-0.3, 1)
+    tuned = tune_threshold(mentions((None, True), (None, False)), KB)
+    assert math.isfinite(tuned.threshold)
+
+
+def test_neighbouring_floats_are_told_apart():
+    low = 0.1
+    high = math.nextafter(low, 1)
+    tuned = tune_threshold(mentions((low, True), (high, False)), KB)
+    assert low < tuned.threshold <= high
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_beats_it_and_link_metrics_agrees(seed):
+    random = np.random.default_rng(seed)
+    nil = random.random(60) < 0.4
+    scores = np.round(random.normal(size=60) - nil, 1)  # many ties
+    ranked = mentions(*zip(scores.tolist(), nil.tolist(), strict=True))
+    tuned = tune_threshold(ranked, KB)
+    best = max(link_metrics(ranked, KB, nil_threshold=t)["nil_f1"] for t in [*(np.unique(scores) - 0.05), 99.0])
+    measured = link_metrics(ranked, KB, nil_threshold=tuned.threshold)
+    assert tuned.f1 == pytest.approx(best)
+    assert (measured["nil_precision"], measured["nil_recall"], measured["nil_f1"]) == pytest.approx(tuned[1:4])
+
+
+@pytest.mark.parametrize("ranked", [[], mentions((0.1, False)), mentions((0.1, True), (0.2, True))])
+def test_it_takes_both_kinds_of_mention(ranked):
+    with pytest.raises(PelError, match=f"of {len(ranked)} annotated mentions"):
+        tune_threshold(ranked, KB)
