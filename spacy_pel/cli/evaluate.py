@@ -1,0 +1,89 @@
+"""`spacy pel evaluate`: how well a pipeline links the gold mentions of a corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command
+from .pipeline import load_linker
+
+MIN_DEPTH = 64  # recall_at_64 is always reported
+TABLE = {
+    "Mentions": ("n_mentions", "n_in_kb", "n_nil", "n_unannotated"),
+    "In the KB": (
+        *("recall_at_1", "recall_at_5", "recall_at_16", "recall_at_64", "mrr"),
+        *("seen_recall_at_1", "unseen_recall_at_1"),
+    ),
+    "NIL": ("nil_threshold", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate"),
+    "All": ("all_recall_at_1", "all_recall_at_64"),
+    "Speed": ("mentions_per_second",),
+}
+
+
+@command("evaluate")
+def evaluate(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB")],
+    corpus: Annotated[Path, typer.Argument(help="A corpus with gold mentions", metavar="CORPUS.spacy")],
+    output: Annotated[Path | None, typer.Option(help="Write the measures here, as JSON")] = None,
+    train: Annotated[Path | None, typer.Option(help="The training corpus: parts seen ids from unseen")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Use the first N documents only; 0 uses all")] = 0,
+) -> None:
+    """Link the gold mentions of a corpus and print the measures: recall, MRR, NIL, speed.
+
+    A gold id that the KB lacks counts as NIL. Measures are fractions; "-" is one with nothing to measure.
+
+    Example: python -m spacy pel evaluate linker corpus/dev.spacy --train corpus/train.spacy --output metrics/dev.json
+    """
+    from itertools import islice
+    from time import perf_counter
+
+    from ..corpora.docbin import read_docs
+    from ..corpora.gold import NIL, gold_mentions
+    from ..evaluation.metrics import link_metrics
+    from ..evaluation.ranking import rank_gold
+    from ..files import write_atomically
+
+    nlp, _, linker = load_linker(pipeline)
+    assert linker.kb is not None  # load_linker saw to it
+    docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
+    gold_ids = {id_ for doc in docs for mention in gold_mentions(doc) for id_ in mention.ids}
+    if not gold_ids:
+        raise PelError(f"{corpus} has no annotated mention: there is nothing to measure")
+    train_ids = None
+    if train:
+        train_docs = read_docs(train, nlp.vocab)
+        train_ids = {id_ for doc in train_docs for mention in gold_mentions(doc) for id_ in mention.ids}
+
+    start = perf_counter()
+    ranked = rank_gold(linker, docs, k=max(MIN_DEPTH, linker.top_k), progress=True)
+    seconds = perf_counter() - start
+    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, train_ids=train_ids)
+    metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
+
+    _print_table(metrics)
+    n_missing = sum(id_ not in linker.kb for id_ in gold_ids - {NIL})
+    msg.text(f"{n_missing:,} of {len(gold_ids - {NIL}):,} distinct gold ids are not in the KB.")
+    if output:
+        write_atomically(output, (json.dumps(metrics, indent=2, allow_nan=False) + "\n").encode())
+        msg.good(f"Wrote {output}")
+
+
+def _print_table(metrics: dict[str, Any]) -> None:
+    rows = []
+    for group, keys in TABLE.items():
+        rows += [(group if key == keys[0] else "", key, _format(metrics[key])) for key in keys]
+    msg.table(rows, header=("", "Measure", "Value"), aligns=("l", "l", "r"), divider=True)
+
+
+def _format(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"

@@ -1,0 +1,60 @@
+"""`spacy pel convert` from the shell's side."""
+
+import spacy
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.corpora.docbin import read_docs
+
+PUBTATOR = """\
+101|t|Lithium-induced atrial flutter
+101|a|Toxicity of lithium carbonate was fatal.
+101\t0\t7\tLithium\tChemical\tUMLS:C0023870
+101\t1\t5\tithi\tChemical\tUMLS:C0023870
+101\t16\t30\tatrial flutter\tDisease\tUMLS:C0004239|UMLS:C0003811
+101\t43\t60\tlithium sulfate\tChemical\t-1
+101\tCID\tC0023870\tC0004239
+"""
+
+
+def convert(source, out, *options):
+    return CliRunner().invoke(pel_app, ["convert", str(source), str(out), "--format", "pubtator", *options])
+
+
+def test_it_writes_the_corpus_and_says_what_it_met(tmp_path):
+    source, out = tmp_path / "cdr.txt", tmp_path / "corpus" / "dev.spacy"
+    source.write_text(PUBTATOR)
+    result = convert(source, out, "--strip-prefix", "UMLS:")
+    assert result.exit_code == 0, result.output
+    (doc,) = read_docs(out, spacy.blank("en").vocab)
+    assert [span.kb_id_ for span in doc.spans["gold_mentions"]] == ["C0023870", "C0023870", "C0004239|C0003811"]
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    for line in ("Documents 1", "Mentions 3", "Distinct ids 3", "with several ids 1", "widened to token boundaries 1"):
+        assert line in lines
+    assert "Left out: offsets do not hold the text 1" in lines
+    assert "Left out: relation lines 1" in lines
+    assert "lines 6" in result.output
+
+
+def test_strict_stops_with_one_line_and_writes_nothing(tmp_path):
+    source, out = tmp_path / "cdr.txt", tmp_path / "dev.spacy"
+    source.write_text(PUBTATOR)
+    result = convert(source, out, "--strict")
+    assert result.exit_code == 1
+    assert f"{source}:6: offsets 43-60 hold 'lithium carbonate', not 'lithium sulfate'" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_bad_arguments_are_one_line_each(tmp_path):
+    source = tmp_path / "cdr.txt"
+    source.write_text(PUBTATOR)
+    for result, error in [
+        (convert(tmp_path / "none.txt", tmp_path / "dev.spacy"), "none.txt"),
+        (convert(source, tmp_path / "dev.bin"), "must end in .spacy"),
+        (convert(source, tmp_path / "dev.spacy", "--lang", "qqq"), "--lang qqq"),
+    ]:
+        assert result.exit_code == 1
+        assert error in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [source]

@@ -1,0 +1,91 @@
+"""`spacy pel evaluate` with a linker that looks mentions up."""
+
+import json
+import re
+
+import pytest
+import spacy
+from lookup_linker import NLP, LookupLinker, make_doc
+from typer.testing import CliRunner
+
+from spacy_pel.cli import evaluate, pel_app
+from spacy_pel.corpora.docbin import write_docs
+
+FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D3", 0.8), ("D2", 0.7)], "newborn": [("D1", 0.2)]}
+
+
+@pytest.fixture
+def linker(monkeypatch):
+    linker = LookupLinker(FOUND, {"D1", "D2", "D3"}, threshold=0.5)
+    monkeypatch.setattr(evaluate, "load_linker", lambda pipeline: (NLP, "pel_linker", linker))
+    return linker
+
+
+@pytest.fixture
+def dev(tmp_path):
+    path = tmp_path / "dev.spacy"
+    write_docs(path, [make_doc(("lithium", "D1"), ("flutter", "D2")), make_doc(("newborn", "D404"), ("other", ""))])
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(pel_app, ["evaluate", "pipeline", *map(str, arguments)])
+
+
+def test_the_table_and_the_json(tmp_path, linker, dev):
+    train, output = tmp_path / "train.spacy", tmp_path / "metrics" / "dev.json"
+    write_docs(train, [make_doc(("lithium", "D1"))])
+    result = run(dev, "--train", train, "--output", output)
+    assert result.exit_code == 0, result.output
+    metrics = json.loads(output.read_text())
+    assert metrics.pop("mentions_per_second") > 0
+    assert metrics == {
+        **{"n_mentions": 3, "n_in_kb": 2, "n_nil": 1, "n_unannotated": 1},
+        **{"recall_at_1": 0.5, "recall_at_5": 1.0, "recall_at_16": 1.0, "recall_at_64": 1.0, "mrr": 0.75},
+        **{"seen_recall_at_1": 1.0, "unseen_recall_at_1": 0.0},
+        **{"all_recall_at_1": pytest.approx(2 / 3), "all_recall_at_64": 1.0},
+        **{"nil_precision": 1.0, "nil_recall": 1.0, "nil_f1": 1.0, "nil_auprc": 1.0},
+        **{"nil_base_rate": pytest.approx(1 / 3), "nil_threshold": 0.5},
+    }
+    assert re.search(r"recall_at_1 +0\.5000", result.output)
+    assert "1 of 3 distinct gold ids are not in the KB" in result.output
+    assert linker.calls == [(3, 64)]
+
+
+def test_candidates_beyond_64_where_the_linker_searches_more(linker, dev):
+    linker.top_k = 100
+    assert run(dev).exit_code == 0
+    assert linker.calls == [(3, 100)]
+
+
+def test_without_a_threshold_there_is_a_dash(linker, dev):
+    linker.threshold = None
+    assert re.search(r"nil_f1 +-\s", run(dev).output)
+
+
+def test_the_limit_is_in_documents(linker, dev):
+    assert run(dev, "--limit", 1).exit_code == 0
+    assert linker.calls == [(2, 64)]
+
+
+def test_errors_are_one_line_and_write_nothing(tmp_path, linker, dev):
+    plain, text, output = tmp_path / "plain.spacy", tmp_path / "text.spacy", tmp_path / "m.json"
+    write_docs(plain, [NLP("No mention here.")])
+    text.write_text("not a DocBin")
+    for corpus, error in [(plain, "has no annotated mention"), (text, "is not a"), (tmp_path / "x.spacy", "not exist")]:
+        result = run(corpus, "--output", output)
+        assert result.exit_code == 1
+        assert corpus.name in result.stderr
+        assert error in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert not output.exists()
+
+
+def test_a_pipeline_without_a_linker_is_refused(tmp_path, dev):
+    spacy.blank("en").to_disk(tmp_path / "plain")
+    result = CliRunner().invoke(pel_app, ["evaluate", str(tmp_path / "plain"), str(dev)])
+    assert result.exit_code == 1
+    assert "must hold one pel_linker" in result.stderr
+    missing = CliRunner().invoke(pel_app, ["evaluate", str(tmp_path / "none"), str(dev)])
+    assert missing.exit_code == 1
+    assert "none" in missing.stderr

@@ -1,0 +1,69 @@
+"""`spacy pel tune-nil` with a linker that looks mentions up, in a folder laid out like a pipeline."""
+
+import json
+
+import pytest
+import spacy
+from lookup_linker import LookupLinker, make_doc
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app, tune_nil
+from spacy_pel.corpora.docbin import write_docs
+
+FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D2", 0.7)], "newborn": [("D1", 0.3)]}
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    path = tmp_path / "linker"
+    spacy.blank("en").to_disk(path)
+    (path / "pel_linker").mkdir()
+    (path / "pel_linker" / "cfg").write_text('{"other": 1}')
+    return path
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, pipeline):
+    def run_with(linker, *mentions):
+        linker.cfg = {"other": 1}
+        monkeypatch.setattr(tune_nil, "load_linker", lambda path: (spacy.load(path), "pel_linker", linker))
+        write_docs(tmp_path / "dev.spacy", [make_doc(*mentions)])
+        return CliRunner().invoke(pel_app, ["tune-nil", str(pipeline), str(tmp_path / "dev.spacy")])
+
+    return run_with
+
+
+MENTIONS = ("lithium", "D1"), ("flutter", "D2"), ("newborn", "NIL"), ("newborn", "")
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_it_writes_the_threshold_and_nothing_else(run, pipeline):
+    before = files(pipeline)
+    linker = LookupLinker(FOUND, {"D1", "D2"})
+    result = run(linker, *MENTIONS)
+    assert result.exit_code == 0, result.output
+    after = files(pipeline)
+    cfg = pipeline / "pel_linker" / "cfg"
+    assert json.loads(after.pop(cfg)) == {"other": 1, "nil_threshold": pytest.approx(0.5)}
+    del before[cfg]
+    assert after == before
+    assert linker.calls == [(3, 1)]
+    assert "not in force" not in result.output
+
+
+@pytest.mark.parametrize(("setting", "named"), [(0.25, "0.25"), (None, "null")])
+def test_it_says_when_the_setting_wins(run, setting, named):
+    result = run(LookupLinker(FOUND, {"D1", "D2"}, nil_threshold=setting), *MENTIONS)
+    assert result.exit_code == 0
+    assert f"nil_threshold = {named} wins" in " ".join(result.output.split())
+
+
+def test_a_corpus_without_nil_is_refused_by_name(run, pipeline):
+    before = files(pipeline)
+    result = run(LookupLinker(FOUND, {"D1", "D2"}), *MENTIONS[:2])
+    assert result.exit_code == 1
+    assert "dev.spacy: of 2 annotated mentions 0 are NIL" in result.stderr
+    assert files(pipeline) == before
