@@ -1,0 +1,11 @@
+"""Readers of entity records, by the name of their format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..entity_store import Entity
+from .jsonl import read_jsonl
+
+READERS: dict[str, Callable[[Path], Iterator[Entity]]] = {"jsonl": read_jsonl}

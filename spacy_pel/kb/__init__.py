@@ -1,0 +1,1 @@
+"""What mentions are linked to: a folder of entity records and their vectors."""

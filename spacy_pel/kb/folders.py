@@ -1,0 +1,68 @@
+"""Folders that appear at once: written under a temporary name beside their place, then renamed into it."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+logger = logging.getLogger("spacy_pel")
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes `path` when the block ends, and vanishes when it raises.
+
+    A folder already at `path` stays untouched until the new one is complete: then it is renamed aside, since a rename
+    onto a folder fails, and removed once the new one is in its place. What a killed process left of either kind is
+    cleaned up here; a folder left aside only after the swap, as it may be the last complete one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for stale in _siblings(path, "new"):
+        shutil.rmtree(stale, ignore_errors=True)
+    folder = _sibling(path, "new")
+    folder.mkdir()
+    try:
+        yield folder
+        for file in folder.iterdir():
+            sync(file)
+        sync(folder)
+        if path.exists():
+            aside = _sibling(path, "old")
+            path.rename(aside)
+            logger.info("%s: renamed the old folder to %s until the new one is in place", path, aside.name)
+        folder.rename(path)
+        sync(path.parent)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    for old in left_aside(path):
+        shutil.rmtree(old, ignore_errors=True)
+        logger.info("%s: removed", old)
+
+
+def left_aside(path: Path) -> list[Path]:
+    """The folders that were renamed aside to make room at `path` and not removed yet."""
+    return _siblings(path, "old")
+
+
+def sync(path: Path) -> None:
+    """Wait until the file or folder at `path` is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sibling(path: Path, kind: str) -> Path:
+    return path.with_name(f".{path.name}.{kind}-{secrets.token_hex(4)}")
+
+
+def _siblings(path: Path, kind: str) -> list[Path]:
+    return sorted(path.parent.glob(f".{glob.escape(path.name)}.{kind}-*"))

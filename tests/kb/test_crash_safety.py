@@ -1,0 +1,217 @@
+"""A process killed at any moment of a build, a copy or an indexing leaves the KB as before, as after, or none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.folders import left_aside
+from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+
+PRELUDE = """
+import os, signal, sqlite3, sys, time
+from pathlib import Path
+import numpy as np
+from spacy_pel.kb import entity_store, folders, knowledge_base
+from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+
+path = sys.argv[1]
+
+def die(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def entities(n, kill_at=None, pause=0.0):
+    for i in range(n):
+        if i == kill_at:
+            die()
+        time.sleep(pause)
+        yield Entity(id=f"new-{i}", name=f"entity {i}")
+
+def blocks(kill_at=None, pause=0.0):
+    for row in range(50):
+        if row == kill_at:
+            die()
+        time.sleep(pause)
+        yield np.full((1, 4), 2.0, dtype="float32")
+
+def index(*args):
+    KnowledgeBase(path).index(blocks(*args), dim=4, metric="dot", fingerprint="new")
+
+def build(*args):
+    KnowledgeBase.create(path, entities(*args), overwrite=True)
+"""
+
+
+def run_killed(script: str, path, after: float | None = None) -> None:
+    """Run `script`, which kills itself, or is killed `after` seconds once it says that it is ready."""
+    script = PRELUDE + "print('ready', flush=True)\n" + script
+    process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE)
+    with process, process.stdout:
+        process.stdout.readline()
+        if after is not None:
+            time.sleep(after)
+            process.kill()
+        process.wait(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+
+
+def names(folder) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
+@pytest.fixture
+def old(tmp_path) -> KnowledgeBase:
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity(id=f"old-{i}", name=f"entity {i}") for i in range(50)])
+    kb.index([np.ones((50, 4), dtype="float32")], dim=4, metric="dot", fingerprint="old")
+    return kb
+
+
+def check_before_or_after(path, vectors_of: dict[str, float]) -> str:
+    kb = KnowledgeBase(path)
+    assert len(list(kb.entities())) == len(kb) == 50
+    scores, rows = kb.search(np.ones((1, 4), dtype="float32"), 50)
+    assert sorted(rows[0]) == list(range(50)) and (scores == 4 * vectors_of[kb.fingerprint]).all()
+    return kb.fingerprint
+
+
+# --- building --------------------------------------------------------------------------------------------------------
+
+BUILD_KILLS = {
+    "first entity": "build(5000, 0)",
+    "amid entities": "build(5000, 3210)",
+    "before the ids are indexed": "entity_store._index_ids = die; build(10)",
+    "before meta is written": "entity_store._write_meta = die; build(10)",
+    "before the files are on the disk": "folders.sync = die; build(10)",
+}
+
+
+@pytest.mark.parametrize("script", BUILD_KILLS.values(), ids=BUILD_KILLS.keys())
+def test_killed_build(tmp_path, script):
+    path = tmp_path / "kb"
+    run_killed(script, path)
+    assert not path.exists()
+    with pytest.raises(PelError, match="missing"):
+        KnowledgeBase(path)
+    assert len(names(tmp_path)) == 1  # what was left …
+    KnowledgeBase.create(path, [Entity(id="a", name="b")])
+    assert names(tmp_path) == {"kb"}  # … is gone after the next build
+
+
+@pytest.mark.parametrize("script", BUILD_KILLS.values(), ids=BUILD_KILLS.keys())
+def test_killed_replacement_leaves_the_old_kb(old, script):
+    run_killed(script, old.path)
+    assert check_before_or_after(old.path, {"old": 1.0}) == "old"
+    assert len(KnowledgeBase.create(old.path, [Entity(id="a", name="b")], overwrite=True)) == 1
+    assert names(old.path.parent) == {"kb"}
+
+
+def test_killed_between_the_two_renames(old):
+    """No KB for this moment; the old one is complete beside its place, and the error says where."""
+    run_killed(
+        "rename = Path.rename\n"
+        "Path.rename = lambda self, to: die() if '.new-' in self.name else rename(self, to)\n"
+        "build(10)",
+        old.path,
+    )
+    (aside,) = left_aside(old.path)
+    with pytest.raises(PelError, match=aside.name):
+        KnowledgeBase(old.path)
+    assert check_before_or_after(aside, {"old": 1.0}) == "old"
+    KnowledgeBase.create(old.path, [Entity(id="a", name="b")])
+    assert names(old.path.parent) == {"kb"}
+
+
+def test_killed_before_the_old_kb_is_removed(old):
+    run_killed("folders.shutil.rmtree = die; build(10)", old.path)
+    assert len(KnowledgeBase(old.path)) == 10
+    KnowledgeBase(old.path).copy_to(old.path.parent / "copy")  # another target: nothing of `kb` is touched
+    assert len(left_aside(old.path)) == 1
+    KnowledgeBase.create(old.path, [Entity(id="a", name="b")], overwrite=True)
+    assert names(old.path.parent) == {"kb", "copy"}
+
+
+def test_killed_copy(old, tmp_path):
+    target = old.copy_to(tmp_path / "target").path
+    old.index([np.full((50, 4), 2.0, dtype="float32")], dim=4, metric="dot", fingerprint="new")
+    run_killed(f"knowledge_base.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
+    assert check_before_or_after(target, {"old": 1.0}) == "old"
+    old.copy_to(target)
+    assert check_before_or_after(target, {"new": 2.0}) == "new"
+    assert names(tmp_path) == {"kb", "target"}
+
+
+@pytest.mark.parametrize("after", [0.0, 0.1, 0.25])
+def test_build_killed_at_some_moment(old, after):
+    run_killed("build(100_000, None, 0.001)", old.path, after)
+    assert check_before_or_after(old.path, {"old": 1.0}) == "old"
+
+
+# --- indexing --------------------------------------------------------------------------------------------------------
+
+INDEX_KILLS = {
+    "first block": ("index(0)", "old"),
+    "amid blocks": ("index(25)", "old"),
+    "before the vector file gets its name": ("Path.rename = die; index()", "old"),
+    "between the vector file and meta": ("entity_store._write_meta = die; index()", "old"),
+    "amid the meta transaction": (
+        "write = entity_store._write_meta\n"
+        "entity_store._write_meta = lambda connection, meta: die(write(connection, meta))\n"
+        "index()",
+        "old",
+    ),
+    "before the old file is removed": ("Path.unlink = die; index()", "new"),
+}
+
+
+@pytest.mark.parametrize("script, expected", INDEX_KILLS.values(), ids=INDEX_KILLS.keys())
+def test_killed_index(old, script, expected):
+    run_killed(script, old.path)
+    assert check_before_or_after(old.path, {"old": 1.0, "new": 2.0}) == expected
+    kb = KnowledgeBase(old.path)
+    kb.index([np.full((50, 4), 3.0, dtype="float32")], dim=4, metric="dot", fingerprint="next")
+    assert check_before_or_after(old.path, {"next": 3.0}) == "next"
+    assert names(old.path) == {"entities.sqlite", kb.meta["vectors"]["file"]}
+
+
+def test_killed_with_pages_in_the_database(old):
+    """A journal that a killed writer left is rolled back by the next one to open the KB."""
+    run_killed(
+        "connection = sqlite3.connect(Path(path) / 'entities.sqlite')\n"
+        "connection.execute('PRAGMA cache_size = 1')\n"
+        "connection.execute('PRAGMA cache_spill = 1')\n"
+        "connection.execute('CREATE TABLE junk (x)')\n"
+        "connection.execute('DELETE FROM meta')\n"
+        "connection.executemany('INSERT INTO junk VALUES (?)', [('x' * 4000,)] * 500)\n"
+        "connection.execute(\"UPDATE entities SET name = 'junk'\")\n"
+        "die()",
+        old.path,
+    )
+    assert "entities.sqlite-journal" in names(old.path)
+    old.close()
+    assert check_before_or_after(old.path, {"old": 1.0}) == "old"
+    assert KnowledgeBase(old.path)["old-7"].name == "entity 7"
+    assert "entities.sqlite-journal" not in names(old.path)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.1, 0.25, 0.45])
+def test_index_killed_at_some_moment(old, after):
+    run_killed("index(None, 0.005)\nwhile True: time.sleep(1)", old.path, after)
+    check_before_or_after(old.path, {"old": 1.0, "new": 2.0})
+
+
+def test_a_failing_build_leaves_the_old_kb(old):
+    def entities():
+        yield Entity(id="a", name="b")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        KnowledgeBase.create(old.path, entities(), overwrite=True)
+    assert check_before_or_after(old.path, {"old": 1.0}) == "old"
+    assert os.listdir(old.path.parent) == ["kb"]

@@ -1,0 +1,369 @@
+"""The KB folder: records, look-ups, vectors, copies, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+
+
+def numbered(n: int) -> list[Entity]:
+    return [Entity(id=f"C{i:07}", name=f"compound {i}") for i in range(n)]
+
+
+def folder(path) -> set[str]:
+    return {file.name for file in path.iterdir()}
+
+
+def answers(kb: KnowledgeBase, queries: np.ndarray) -> tuple:
+    scores, rows = kb.search(queries, 3)
+    return scores.tolist(), kb.ids(rows).tolist(), kb["D001241"], os.getpid()
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+
+
+def test_records_round_trip_in_order(kb, entities):
+    assert list(kb.entities()) == entities
+    assert list(kb.values()) == entities
+    assert list(kb) == [entity.id for entity in entities]
+    assert [kb[entity.id] for entity in entities] == entities
+    assert len(kb) == len(entities)
+
+
+def test_meta(kb):
+    assert kb.meta["counts"] == {"entities": 5, "aliases": 6, "definitions": 1, "types": 3}
+    assert (kb.meta["source"], kb.meta["release"], kb.meta["licence"]) == ("MeSH", "2025", "open")
+    assert kb.meta["format_version"] == 1
+    assert (kb.has_vectors, kb.fingerprint, kb.dim, kb.metric) == (False, None, None, None)
+
+
+def test_mapping(kb, entities):
+    assert kb.cui_to_entity["心筋梗塞"].aliases == ("احتشاء عضل القلب", "💔")
+    assert "D001241" in kb and "D999999" not in kb
+    assert 5 not in kb and "5" in kb
+    assert kb.get("D999999") is None
+    with pytest.raises(KeyError, match="D999999"):
+        kb["D999999"]
+    assert kb == kb and kb != KnowledgeBase(kb.path) and len({kb}) == 1
+
+
+def test_rows_and_ids_in_batches(tmp_path):
+    entities = numbered(2500)
+    kb = KnowledgeBase.create(tmp_path / "kb", entities)
+    assert list(kb.entities()) == entities and list(kb) == [entity.id for entity in entities]
+    assert kb.rows(kb) == {entity.id: row for row, entity in enumerate(entities)}
+    assert kb.rows(["C0000003", "unknown", "C0002499", "C0000003"]) == {"C0000003": 3, "C0002499": 2499}
+    assert kb.rows([]) == {}
+    rows = np.random.default_rng(0).integers(-1, 2500, size=(40, 64))
+    expected = [[entities[row].id if row >= 0 else "" for row in line] for line in rows]
+    assert kb.ids(rows).tolist() == expected
+    assert kb.ids(np.array([], dtype=np.int64)).shape == (0,)
+    assert kb.ids(np.array(7)).item() == "C0000007"
+    for row in (-2, 2500):
+        with pytest.raises(IndexError, match=str(row)):
+            kb.ids(np.array([0, row]))
+
+
+def test_create_refuses_double_ids_and_no_entities(tmp_path):
+    double = [*numbered(3), Entity(id="C0000001", name="again")]
+    with pytest.raises(PelError, match='"C0000001" comes twice, as entity 2 and as entity 4'):
+        KnowledgeBase.create(tmp_path / "kb", double)
+    with pytest.raises(PelError, match="no entities"):
+        KnowledgeBase.create(tmp_path / "kb", [])
+    assert folder(tmp_path) == set()
+
+
+# --- vectors ---------------------------------------------------------------------------------------------------------
+
+
+def test_index_then_search(indexed, vectors, entities):
+    scores, rows = indexed.search(vectors, 2)
+    assert rows[:, 0].tolist() == list(range(len(entities)))
+    assert scores[:, 0] == pytest.approx(1.0)
+    again = KnowledgeBase(indexed.path)
+    assert (again.has_vectors, again.fingerprint, again.dim, again.metric) == (True, "abc", 8, "cosine")
+    assert answers(again, vectors) == answers(indexed, vectors)
+    assert again.size_bytes == sum(file.stat().st_size for file in again.path.iterdir())
+
+
+def test_index_again_replaces_the_vectors(indexed, vectors):
+    other = KnowledgeBase(indexed.path)
+    before = answers(other, vectors)
+    indexed.index([-vectors], dim=8, metric="dot", fingerprint="def")
+    assert folder(indexed.path) == {"entities.sqlite", "vectors-2.faiss"}
+    assert (indexed.fingerprint, indexed.metric) == ("def", "dot")
+    assert indexed.search(-vectors, 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
+    assert answers(other, vectors) == before  # it has the old file mapped
+
+
+def nothing_finite(vectors):
+    vectors = vectors.copy()
+    vectors[3, 2] = np.nan
+    return [vectors[:2], vectors[2:]]
+
+
+def failing(vectors):
+    yield vectors[:2]
+    raise RuntimeError("the encoder failed")
+
+
+@pytest.mark.parametrize(
+    "blocks, message",
+    [
+        (nothing_finite, "vector of KB row 3 is not finite"),
+        (lambda vectors: [vectors[:4]], "Got 4 vectors for 5 entities"),
+        (lambda vectors: [vectors, vectors], "Got more vectors for 5 entities"),
+        (lambda vectors: [], "Got 0 vectors for 5 entities"),
+        (lambda vectors: [vectors[:, :7]], r"shape \(5, 7\), expected \(n, 8\)"),
+        (failing, "the encoder failed"),
+    ],
+)
+def test_bad_vectors_leave_the_kb_as_it_was(indexed, vectors, blocks, message):
+    before, files, meta = answers(indexed, vectors), folder(indexed.path), dict(indexed.meta)
+    with pytest.raises((PelError, RuntimeError), match=message):
+        indexed.index(blocks(vectors), dim=8, metric="cosine", fingerprint="new")
+    assert folder(indexed.path) == files
+    for kb in (indexed, KnowledgeBase(indexed.path)):
+        assert kb.meta == meta and answers(kb, vectors) == before
+
+
+def test_index_refuses_an_unknown_metric(kb, vectors):
+    with pytest.raises(PelError, match='"euclid"'):
+        kb.index([vectors], dim=8, metric="euclid", fingerprint="abc")
+
+
+def test_reading_goes_on_while_a_kb_is_indexed_and_a_second_writer_is_refused(indexed, vectors, monkeypatch):
+    monkeypatch.setattr("spacy_pel.kb.entity_store.LOCK_SECONDS", 0.05)
+
+    def blocks():
+        other = KnowledgeBase(indexed.path)
+        assert list(other.entities()) == list(indexed.entities()) and other.fingerprint == "abc"
+        with pytest.raises(PelError, match="no other process indexes"):
+            other.index([vectors], dim=8, metric="cosine", fingerprint="second")
+        yield vectors
+
+    indexed.index(blocks(), dim=8, metric="cosine", fingerprint="first")
+    assert KnowledgeBase(indexed.path).fingerprint == "first"
+
+
+def test_search_without_vectors_or_with_other_queries(kb, vectors):
+    with pytest.raises(PelError, match="no vectors; run `python -m spacy pel index"):
+        kb.search(vectors, 1)
+    kb.index([vectors], dim=8, metric="cosine", fingerprint="abc")
+    with pytest.raises(PelError, match="8 dimensions"):
+        kb.search(vectors[:, :4], 1)
+
+
+# --- processes and threads -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.timeout(120)
+def test_processes(indexed, vectors, method):
+    """A spawned process gets the pickled KB; a forked one the object, after faiss has used its threads."""
+    queries = np.repeat(vectors, 100, axis=0)
+    expected = answers(indexed, queries)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        *found, pid = pool.submit(answers, indexed, queries).result(timeout=60)
+    assert pid != os.getpid()
+    assert found == list(expected[:-1])
+
+
+@pytest.mark.timeout(60)
+def test_fork_inherits_an_open_kb(indexed, vectors):
+    queries = np.repeat(vectors, 100, axis=0)
+    expected = answers(indexed, queries)[:-1]
+    pid = os.fork()
+    if pid == 0:  # no unpickling here: connections and mapping are those of the parent
+        os._exit(0 if answers(indexed, queries)[:-1] == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert answers(indexed, queries)[:-1] == expected
+
+
+def test_threads(indexed, vectors):
+    expected = answers(indexed, vectors)
+    with ThreadPoolExecutor(8) as pool:
+        assert all(found == expected for found in pool.map(lambda _: answers(indexed, vectors), range(200)))
+    indexed.close()
+
+
+def test_pickles_as_its_path(indexed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = pickle.dumps(KnowledgeBase("kb"))
+    assert len(data) < 500
+    monkeypatch.chdir("/")
+    assert pickle.loads(data).path == indexed.path
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="counts memory in /proc")
+def test_open_maps_the_vectors(tmp_path):
+    """40 MB of vectors: opening and searching them adds far less than that to the anonymous memory."""
+    n, dim = 80_000, 128
+    kb = KnowledgeBase.create(tmp_path / "kb", numbered(n))
+    block = np.ones((n // 8, dim), dtype="float32")
+    kb.index((block for _ in range(8)), dim=dim, metric="dot", fingerprint="abc")
+    script = """
+import re, sys
+import numpy as np
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+
+def memory(kind):
+    return int(re.search(kind + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+
+anonymous, mapped = memory("RssAnon"), memory("RssFile")
+kb = KnowledgeBase(sys.argv[1])
+opened = memory("RssFile") - mapped
+kb.search(np.ones((2, 128), dtype="float32"), 4)
+print(opened, memory("RssFile") - mapped, memory("RssAnon") - anonymous)
+"""
+    run = subprocess.run([sys.executable, "-c", script, kb.path], capture_output=True, text=True, check=True)
+    opened, searched, anonymous = map(float, run.stdout.split())
+    assert opened < 10 and anonymous < 10 and searched > 35
+
+
+# --- copies and replacement ------------------------------------------------------------------------------------------
+
+
+def test_copy(indexed, vectors, tmp_path):
+    copy = indexed.copy_to(tmp_path / "linker" / "kb")
+    assert copy.path == tmp_path / "linker" / "kb"
+    assert copy.meta == indexed.meta and answers(copy, vectors) == answers(indexed, vectors)
+    assert list(copy.entities()) == list(indexed.entities())
+    assert folder(copy.path.parent) == {"kb"}
+
+
+def test_copy_without_vectors(indexed, tmp_path):
+    copy = indexed.copy_to(tmp_path / "copy", vectors=False)
+    assert folder(copy.path) == {"entities.sqlite"}
+    assert (copy.has_vectors, copy.fingerprint, copy.dim, copy.metric) == (False, None, None, None)
+    assert list(copy.entities()) == list(indexed.entities()) and copy.meta["counts"] == indexed.meta["counts"]
+    assert copy.copy_to(tmp_path / "again").path.is_dir()
+
+
+def test_copy_onto_itself_does_nothing(indexed, vectors, tmp_path):
+    (tmp_path / "link").symlink_to(indexed.path)
+    before = {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in indexed.path.iterdir()}
+    for path in (indexed.path, tmp_path / "kb" / ".." / "kb", tmp_path / "link"):
+        assert indexed.copy_to(path) is indexed
+    assert {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in indexed.path.iterdir()} == before
+    answers(indexed, vectors)
+
+
+def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path):
+    before = answers(indexed, vectors)
+    other = KnowledgeBase.create(tmp_path / "other", numbered(5))
+    other.index([vectors[::-1]], dim=8, metric="cosine", fingerprint="xyz")
+    replaced = other.copy_to(indexed.path)
+    assert folder(tmp_path) == {"kb", "other"}
+    assert replaced.fingerprint == "xyz" and replaced.search(vectors, 1)[1].ravel().tolist() == [4, 3, 2, 1, 0]
+    assert answers(indexed, vectors) == before
+    # What needs the path again says so instead of mixing two KBs.
+    with pytest.raises(PelError, match="another KB has taken its place"):
+        indexed.copy_to(tmp_path / "third")
+    with ThreadPoolExecutor(1) as pool, pytest.raises(PelError, match="another KB has taken its place"):
+        pool.submit(list, indexed).result()
+    assert folder(tmp_path) == {"kb", "other"}
+
+
+def test_copy_refuses_a_kb_that_was_indexed_since(indexed, vectors, tmp_path):
+    stale = KnowledgeBase(indexed.path)
+    indexed.index([vectors], dim=8, metric="cosine", fingerprint="def")
+    with pytest.raises(PelError, match="has changed since it was opened"):
+        stale.copy_to(tmp_path / "copy")
+    assert folder(tmp_path) == {"kb"}
+
+
+def test_create_replaces_only_a_kb_and_only_when_asked(kb, tmp_path, caplog):
+    with pytest.raises(PelError, match="is there already"):
+        KnowledgeBase.create(kb.path, numbered(2))
+    with caplog.at_level(logging.INFO, logger="spacy_pel"):
+        assert len(KnowledgeBase.create(kb.path, numbered(2), overwrite=True)) == 2
+    assert "renamed the old folder" in caplog.text
+    assert folder(tmp_path) == {"kb"}
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "config.cfg"])
+def test_a_folder_that_is_no_kb_is_never_replaced(kb, tmp_path, name):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).write_text("years of work")
+    (tmp_path / "file").write_text("more work")
+    for target, message in (("mine", name), ("file", "is a file")):
+        with pytest.raises(PelError, match=message):
+            KnowledgeBase.create(tmp_path / target, numbered(2), overwrite=True)
+        with pytest.raises(PelError, match=message):
+            kb.copy_to(tmp_path / target)
+    assert (tmp_path / "mine" / name).read_text() == "years of work"
+
+
+# --- broken folders --------------------------------------------------------------------------------------------------
+
+
+def truncate(path, keep=0.5):
+    with path.open("r+b") as file:
+        file.truncate(int(path.stat().st_size * keep))
+
+
+def foreign_database(path):
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE entities (id TEXT)")
+    connection.close()
+
+
+def other_dimension(path):
+    """As many bytes, but read as another shape."""
+    data = bytearray(path.read_bytes())
+    data[4:8], data[8:16] = (4).to_bytes(4, "little"), (10).to_bytes(8, "little")
+    path.write_bytes(data)
+
+
+BREAKAGES = [
+    ("entities.sqlite", lambda path: path.unlink(), "missing"),
+    ("entities.sqlite", truncate, "malformed|truncated"),
+    ("entities.sqlite", lambda path: os.truncate(path, path.stat().st_size - 1), "truncated"),
+    ("entities.sqlite", lambda path: path.write_bytes(b""), "not the entity file of a KB"),
+    ("entities.sqlite", lambda path: path.write_text("no database " * 500), "not a database"),
+    ("entities.sqlite", foreign_database, "not the entity file of a KB"),
+    ("vectors-1.faiss", lambda path: path.unlink(), "missing"),
+    ("vectors-1.faiss", truncate, "bytes instead of"),
+    ("vectors-1.faiss", lambda path: path.write_bytes(b"x" * path.stat().st_size), "faiss cannot read"),
+    ("vectors-1.faiss", other_dimension, "another KB"),
+]
+
+
+@pytest.mark.parametrize("name, breaks, message", BREAKAGES)
+def test_broken_files_are_named_with_what_to_run(indexed, entities, name, breaks, message):
+    indexed.close()
+    breaks(indexed.path / name)
+    with pytest.raises(PelError, match=message) as error:
+        KnowledgeBase(indexed.path)
+    assert str(indexed.path / name) in str(error.value)
+    assert f"python -m spacy pel build-kb SOURCE {indexed.path} --force" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(KnowledgeBase.create(indexed.path, entities, overwrite=True)) == 5  # the remedy helps
+
+
+def test_missing_folder(tmp_path):
+    with pytest.raises(
+        PelError, match=r"kb/entities\.sqlite: the file is missing; build the KB .*build-kb SOURCE \S+kb`"
+    ):
+        KnowledgeBase(tmp_path / "kb")
+
+
+def test_other_format_version(kb):
+    with sqlite3.connect(kb.path / "entities.sqlite") as connection:
+        connection.execute("UPDATE meta SET value = '99' WHERE key = 'format_version'")
+    with pytest.raises(PelError, match="format version 99"):
+        KnowledgeBase(kb.path)
