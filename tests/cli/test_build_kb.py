@@ -35,7 +35,7 @@ def words(text):
 def test_builds_a_kb_and_sums_it_up(source, tmp_path):
     result = run(source, tmp_path / "kb", "--source", "MeSH", "--release", "2025", "--licence", "open")
     assert result.exit_code == 0, result.output
-    summary = dict(line.split(maxsplit=1) for line in result.stdout.split("\n\n")[1].splitlines())
+    summary = dict(line.strip().split(maxsplit=1) for line in result.stdout.split("\n\n")[1].splitlines())
     assert {key: summary[key] for key in ("entities", "aliases", "definitions", "types")} == {
         "entities": "2",
         "aliases": "3",
