@@ -1,8 +1,8 @@
 """`python -m spacy pel …`: importing this package adds the commands to spaCy's own command line."""
 
-from spacy.cli._util import app
+from spacy.cli._util import app as spacy_app
 
 from . import build_kb, convert, evaluate, index, tune_nil  # noqa: F401  (importing a command registers it)
 from .app import pel_app
 
-app.add_typer(pel_app, name="pel")
+spacy_app.add_typer(pel_app, name="pel")

@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 
@@ -19,7 +18,7 @@ pel_app = typer.Typer(
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as `spacy pel NAME`; a `PelError` or `OSError` becomes one line on stderr and exit status 1."""
+    """Register a function as `spacy pel NAME`; a `PelError` or `OSError` becomes one line on stderr, exit status 1."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -27,7 +26,7 @@ def command(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             try:
                 return function(*args, **kwargs)
             except (PelError, OSError) as error:
-                typer.echo(msg.fail(str(error), no_print=True), err=True)
+                typer.echo(f"✘ {error}", err=True)
                 raise typer.Exit(1) from error
 
         return pel_app.command(name)(run)

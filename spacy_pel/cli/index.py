@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 
 import typer
 from wasabi import msg
 
+from ..errors import PelError
 from .app import command
 
 
@@ -16,7 +18,7 @@ def index(
     kb: Path = typer.Argument(..., help="A KB folder that `build-kb` wrote; it is left as it is"),
     out: Path = typer.Argument(..., help="The folder to write the pipeline to"),
     gpu_id: int = typer.Option(-1, "--gpu-id", "-g", help="GPU to use, or -1 for the CPU"),
-    force: bool = typer.Option(False, "--force", "-F", help="Replace OUT if it is there"),
+    force: bool = typer.Option(False, "--force", "-F", help="Replace the pipeline at OUT"),
 ) -> None:
     """Encode every entity of KB with the entity tower of PIPELINE and write the pipeline, with its KB, to OUT.
 
@@ -24,8 +26,29 @@ def index(
     """
     from spacy.cli._util import setup_gpu
 
-    from ..indexing import index_pipeline
+    from ..kb.folders import new_folder
+    from ..kb.knowledge_base import KnowledgeBase
+    from .pipeline import load_linker
 
     setup_gpu(gpu_id, silent=True)
-    n_entities, seconds = index_pipeline(pipeline, kb, out, replace=force)
-    msg.good(f"{out}: {n_entities:,} entities encoded in {seconds:.0f} s ({n_entities / seconds:,.0f} a second)")
+    _check_out(out, force)
+    source = KnowledgeBase(kb)
+    nlp, name, linker = load_linker(pipeline, needs_kb=False)
+    start = perf_counter()
+    with new_folder(out.absolute()) as folder:
+        (folder / name).mkdir()
+        linker.set_kb(source.copy_to(folder / name / "kb", vectors=False))
+        linker.index()
+        linker.save_kb = nlp.config["components"][name]["save_kb"] = True
+        nlp.to_disk(folder)
+    seconds = perf_counter() - start
+    msg.good(f"{out}: {len(source):,} entities in {seconds:.0f} s ({len(source) / seconds:,.0f} a second)")
+
+
+def _check_out(out: Path, force: bool) -> None:
+    if not out.exists():
+        return
+    if not (out / "config.cfg").is_file():
+        raise PelError(f"{out} is there already and is no pipeline; name another folder.")
+    if not force:
+        raise PelError(f"{out} is there already; name another folder or add --force to replace it.")
