@@ -23,7 +23,7 @@ def main(
     keys = columns.split(",")
     lines = ["| | " + " | ".join(keys) + " |", "| --- |" + " ---: |" * len(keys)]
     for path in paths:
-        values: dict[str, Any] = srsly.read_json(path)
+        values: Any = srsly.read_json(path)
         lines.append(f"| {path.stem} | " + " | ".join(cell(key, values.get(key)) for key in keys) + " |")
     table = "\n".join(lines) + "\n"
     (metrics / "table.md").write_text(table, encoding="utf-8")
