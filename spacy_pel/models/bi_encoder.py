@@ -157,7 +157,7 @@ def load(path: Path) -> Model:
         model.attrs["row_builder"] = RowBuilder(tokenizer, model.attrs["row_settings"])
         for name, tower in zip(("mention", "entity"), model.layers):
             set_transformer(tower, _load_transformer(path / name), model.attrs["row_builder"].pad)
-    except (OSError, ValueError, TypeError, RuntimeError) as error:
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); train or copy it again.") from error
     return model
 

@@ -1,0 +1,114 @@
+"""A tiny random BERT, a small real-looking KB and a corpus on it, for tests that need a whole linker."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+import spacy
+from spacy.tokens import Span
+from spacy.training import Example
+
+from spacy_pel.corpora.gold import GOLD_GROUP
+from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.models.encoder_loader import load_hf_encoder
+
+ENTITIES = [
+    Entity("D001241", "Aspirin", ("acetylsalicylic acid", "ASA"), ("Chemical",), "An analgesic that thins the blood."),
+    Entity("D008094", "Lithium", ("Li",), ("Chemical",), "An alkali metal given in mania."),
+    Entity("D010634", "Phenobarbital", ("phenobarbitone",), ("Chemical",), "A barbiturate against seizures."),
+    Entity("D012640", "Seizures", ("convulsions", "fits"), ("Disease",), "Sudden disturbances of brain activity."),
+    Entity("D009203", "Myocardial Infarction", ("heart attack", "MI"), ("Disease",), "Death of heart muscle."),
+    Entity("D014262", "Tricuspid Valve Insufficiency", ("tricuspid regurgitation",), ("Disease",), "A leaking valve."),
+    Entity("D001281", "Atrial Fibrillation", ("AF",), ("Disease",), "An irregular beat of the atria."),
+    Entity("D006333", "Heart Failure", ("cardiac failure",), ("Disease",), ""),
+    Entity("D003490", "Cyanosis", (), ("Sign",), ""),
+    Entity("D003866", "Depressive Disorder", ("depression",), ("Disease",), ""),
+    Entity("D003000", "Clonidine", (), ("Chemical",), ""),
+    Entity("D009270", "Naloxone", (), ("Chemical",), ""),
+]
+SENTENCES = [
+    ("She took aspirin after the heart attack .", {"aspirin": "D001241", "heart attack": "D009203"}),
+    ("Lithium toxicity caused cyanosis in the newborn .", {"Lithium": "D008094", "cyanosis": "D003490"}),
+    ("Phenobarbital was given for fits .", {"Phenobarbital": "D010634", "fits": "D012640"}),
+    ("Severe tricuspid regurgitation with cardiac failure .", {"tricuspid regurgitation": "D014262", "cardiac failure": "D006333"}),
+    ("AF is common in depression ?", {"AF": "D001281", "depression": "D003866"}),
+    ("Naloxone reversed clonidine .", {"Naloxone": "D009270", "clonidine": "D003000"}),
+]
+
+
+def write_encoder(path: Path, **settings) -> Path:
+    """Save a random two-layer BERT with a word-piece vocabulary of letters and the words of the data."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    path.mkdir(parents=True, exist_ok=True)
+    letters = [chr(i) for i in range(33, 127) if not chr(i).isupper()]
+    texts = [sentence for sentence, _ in SENTENCES]
+    texts += [text for e in ENTITIES for text in (e.name, *e.aliases, e.definition, *e.types)]
+    words = {word for text in texts for word in re.findall(r"\w+", text.lower())}
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{x}" for x in letters), *sorted(words - set(letters))]
+    (path / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
+    BertTokenizerFast(str(path / "vocab.txt")).save_pretrained(path)
+    config = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64} | settings
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(vocab), max_position_embeddings=64, **config)).save_pretrained(path)
+    return path
+
+
+def make_kb(path: Path, entities=ENTITIES) -> KnowledgeBase:
+    return KnowledgeBase.create(path, entities, source="test")
+
+
+def make_docs(nlp, sentences=SENTENCES):
+    """Docs with the gold in `doc.ents` and in the group of gold mentions."""
+    docs = []
+    for text, mentions in sentences:
+        doc = nlp.make_doc(text)
+        spans = []
+        for surface, kb_id in mentions.items():
+            start = text.index(surface)
+            spans.append(doc.char_span(start, start + len(surface), label="X", kb_id=kb_id))
+        doc.ents = spans
+        doc.spans[GOLD_GROUP] = [Span(doc, s.start, s.end, label=s.label, kb_id=s.kb_id) for s in spans]
+        docs.append(doc)
+    return docs
+
+
+def make_examples(nlp, sentences=SENTENCES):
+    return [Example(nlp.make_doc(doc.text), doc) for doc in make_docs(nlp, sentences)]
+
+
+def make_config(**overrides) -> dict:
+    """Settings of a component that fit the tiny encoder; `model` is merged."""
+    model = {"@architectures": "spacy_pel.BiEncoder.v1", "mention_length": 32, "entity_length": 32, "precision": "fp32"}
+    return {
+        "negatives": {"@misc": "spacy_pel.MixedNegatives.v1", "n": 4, "p": 50},
+        **overrides,
+        "model": model | overrides.get("model", {}),
+    }
+
+
+def make_pipeline(encoder: Path, kb: KnowledgeBase, sentences=SENTENCES, **overrides):
+    """A blank English pipeline with an initialised linker, its Examples and an optimizer."""
+    nlp = spacy.blank("en")
+    linker = nlp.add_pipe("pel_linker", config=make_config(**overrides))
+    examples = make_examples(nlp, sentences)
+    spacy.util.fix_random_seed(0)
+    linker.initialize(
+        lambda: examples, nlp=nlp, encoder_loader=partial(load_hf_encoder, str(encoder), None, 0.0), kb_loader=lambda: kb
+    )
+    optimizer = nlp.create_optimizer()
+    optimizer.learn_rate = 3e-3
+    return nlp, linker, examples, optimizer
+
+
+def train(nlp, examples, optimizer, steps=30) -> list[float]:
+    """The loss of each step."""
+    return [nlp.update(examples, sgd=optimizer, losses={})["pel_linker"] for _ in range(steps)]
+
+
+def links(doc) -> list[tuple[str, str]]:
+    return [(ent.text, ent.kb_id_) for ent in doc.ents]

@@ -1,0 +1,95 @@
+"""Losses against their formulas typed in again with plain exponentials, and gradients against eq. 4."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from spacy_pel.training.losses import cross_entropy_loss, make_cross_entropy_loss, make_proxy_loss, proxy_loss, score_gradient
+
+SCORES = [[0.9, 0.1, -0.3, 0.4], [0.2, 0.25, 0.5, -1.0]]
+POSITIVES = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
+NEGATIVES = torch.tensor([[0, 1, 1, 0], [1, 1, 0, 1]], dtype=torch.bool)
+
+
+def scores(dtype=torch.float64):
+    return torch.tensor(SCORES, dtype=dtype, requires_grad=True)
+
+
+@pytest.mark.parametrize(("alpha", "margin"), [(32.0, 0.0), (32.0, 0.1), (4.0, 0.05), (1.0, -0.2)])
+def test_proxy_loss_is_equation_3_and_its_gradient_equation_4(alpha, margin):
+    s = scores()
+    loss = proxy_loss(s, POSITIVES, NEGATIVES, alpha, margin)
+    loss.sum().backward()
+    for i, row in enumerate(SCORES):
+        own = [x for x, used in zip(row, POSITIVES[i]) if used][0]
+        others = [x for x, used in zip(row, NEGATIVES[i]) if used]
+        total = sum(math.exp(alpha * (x + margin)) for x in others)
+        expected = math.log(1 + math.exp(-alpha * (own - margin))) + math.log(1 + total)
+        assert loss[i].item() == pytest.approx(expected, rel=1e-9)
+        for j, x in enumerate(row):
+            if POSITIVES[i, j]:
+                e = math.exp(-alpha * (x - margin))
+                gradient = -alpha * e / (1 + e)
+            elif NEGATIVES[i, j]:
+                gradient = alpha * math.exp(alpha * (x + margin)) / (1 + total)
+            else:
+                gradient = 0.0
+            assert s.grad[i, j].item() == pytest.approx(gradient, rel=1e-9, abs=1e-15)
+
+
+def test_cross_entropy_is_the_softmax_over_gold_and_negatives():
+    s = scores()
+    loss = cross_entropy_loss(s, POSITIVES, NEGATIVES)
+    loss.sum().backward()
+    for i, row in enumerate(SCORES):
+        used = [j for j in range(4) if POSITIVES[i, j] or NEGATIVES[i, j]]
+        total = sum(math.exp(row[j]) for j in used)
+        gold = next(j for j in used if POSITIVES[i, j])
+        assert loss[i].item() == pytest.approx(-math.log(math.exp(row[gold]) / total), rel=1e-9)
+        for j in range(4):
+            p = math.exp(row[j]) / total if j in used else 0.0
+            assert s.grad[i, j].item() == pytest.approx(p - (j == gold), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", [make_proxy_loss(), make_cross_entropy_loss()])
+def test_without_negatives_the_positive_term_is_left_and_gradients_are_finite(loss):
+    s = scores(torch.float32)
+    value = loss(s, POSITIVES, torch.zeros_like(NEGATIVES))
+    value.sum().backward()
+    assert torch.isfinite(value).all() and torch.isfinite(s.grad).all()
+    assert (s.grad[~POSITIVES] == 0).all()
+
+
+def test_without_a_positive_the_proxy_loss_keeps_its_negative_term():
+    s = scores()
+    value = proxy_loss(s, torch.zeros_like(POSITIVES), NEGATIVES, 2.0, 0.0)
+    assert value[0].item() == pytest.approx(math.log(1 + math.exp(0.2) + math.exp(-0.6)))
+
+
+@pytest.mark.parametrize("loss", [make_proxy_loss(), make_cross_entropy_loss()])
+def test_large_scores_stay_finite(loss):
+    s = torch.tensor([[80.0, -90.0, 70.0]], requires_grad=True)
+    positives = torch.tensor([[True, False, False]])
+    value = loss(s, positives, ~positives)
+    value.sum().backward()
+    assert torch.isfinite(value).all() and torch.isfinite(s.grad).all()
+
+
+def test_score_gradient_keeps_the_sign_where_float32_has_lost_it():
+    s = torch.tensor([[90.0, -90.0, 3.0]], requires_grad=True)
+    positives = torch.tensor([[True, False, False]])
+    negatives = torch.tensor([[False, True, False]])
+    loss = cross_entropy_loss(s, positives, negatives).sum()
+    assert torch.autograd.grad(loss, s, retain_graph=True)[0].abs().sum() == 0
+    gradient = score_gradient(loss, s, positives, negatives)
+    assert gradient.sign().tolist() == [[-1, 1, 0]]
+
+
+def test_score_gradient_is_the_gradient_elsewhere():
+    s = scores()
+    loss = proxy_loss(s, POSITIVES, NEGATIVES, 4.0, 0.0).sum()
+    expected = torch.autograd.grad(loss, s, retain_graph=True)[0]
+    torch.testing.assert_close(score_gradient(loss, s, POSITIVES, NEGATIVES), expected)
