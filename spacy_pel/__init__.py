@@ -1,4 +1,4 @@
-"""spacy-pel: entity linking for spaCy. `import spacy_pel` is never needed: spaCy finds `pel_linker` by its entry point."""
+"""Entity linking for spaCy. `import spacy_pel` is never needed: spaCy finds `pel_linker` by its entry point."""
 
 from .about import __version__
 

@@ -1,9 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and folders as one byte string."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+import srsly
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -19,3 +21,17 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def pack_folder(folder: Path) -> bytes:
+    """All files below `folder`, with their relative paths, as one msgpack byte string."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return srsly.msgpack_dumps({path.relative_to(folder).as_posix(): path.read_bytes() for path in files})
+
+
+def unpack_folder(data: bytes, folder: Path) -> None:
+    """Write the files of `pack_folder` below `folder`."""
+    for name, content in srsly.msgpack_loads(data).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)

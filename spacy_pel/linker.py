@@ -5,7 +5,8 @@ linker is built.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Optional, Union
 
@@ -18,8 +19,10 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 
-from .corpora.gold import NIL, GoldMention, gold_mentions
+from .corpora.gold import NIL, GoldMention, check_gold_ids, gold_mentions
 from .errors import PelError
+from .extensions import set_extensions
+from .files import pack_folder, unpack_folder
 
 if TYPE_CHECKING:
     from .kb.knowledge_base import KnowledgeBase
@@ -40,11 +43,14 @@ DEFAULT_CONFIG = {
     "save_kb": True,
     "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
 }
+SETTINGS = (
+    *("objective", "top_k", "max_candidates", "nil_threshold"),
+    *("labels_discard", "overwrite", "use_gold_ents", "save_kb", "scorer"),
+)
 KB_IN_BYTES = 200_000_000
 EXAMPLES_CHECKED = 1000
-ENTITIES_AT_ONCE = 8192
 
-Threshold = Union[Literal["tuned"], float, None]
+Threshold = Literal["tuned"] | float | None
 Candidates = list[tuple[str, float]]
 
 
@@ -67,7 +73,7 @@ def make_linker(
     name: str,
     model: Model,
     loss: Any,
-    adversarial: Optional[Any],
+    adversarial: Any | None,
     negatives: Any,
     layout: str,
     top_k: int,
@@ -77,7 +83,7 @@ def make_linker(
     overwrite: bool,
     use_gold_ents: bool,
     save_kb: bool,
-    scorer: Optional[Callable],
+    scorer: Callable | None,
 ) -> "PelLinker":
     """Build a `pel_linker`.
 
@@ -140,7 +146,7 @@ class PelLinker(TrainablePipe):
         overwrite: bool = True,
         use_gold_ents: bool = True,
         save_kb: bool = True,
-        scorer: Optional[Callable] = None,
+        scorer: Callable | None = None,
     ) -> None:
         super().__init__(vocab, model, name)
         if min(top_k, max_candidates) < 1:
@@ -154,21 +160,21 @@ class PelLinker(TrainablePipe):
         self.use_gold_ents = use_gold_ents
         self.save_kb = save_kb
         self.scorer = scorer
-        self.kb: Optional[KnowledgeBase] = None
-        self._kb_lost: Optional[str] = None
-        self._trainer: Optional[Trainer] = None
-        self._fingerprint: Optional[str] = None
+        self.kb: KnowledgeBase | None = None
+        self._kb_lost: str | None = None  # why there is none
+        self._trainer: Trainer | None = None
+        self._fingerprint: str | None = None
         set_extensions()
 
     # --- linking ---
 
     @property
-    def threshold(self) -> Optional[float]:
+    def threshold(self) -> float | None:
         """The NIL threshold in force: the tuned one, or the one of the config."""
         return self.cfg.get("nil_threshold") if self.nil_threshold == "tuned" else self.nil_threshold
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
-        """Link the entities of `docs`: for every Doc one `Link` an entity. RAISES: PelError without a KB and its index."""
+        """Link the entities of `docs`: for every Doc one `Link` an entity. RAISES: PelError without an indexed KB."""
         docs = list(docs)
         wanted = [ent for doc in docs for ent in doc.ents if ent.label_ not in self.labels_discard]
         ranked = iter(self.rank(wanted, self.top_k, keep=self.max_candidates))
@@ -182,7 +188,7 @@ class PelLinker(TrainablePipe):
         is_nil = not candidates or (threshold is not None and candidates[0][1] < threshold)
         return Link(NIL if is_nil else candidates[0][0], candidates)
 
-    def rank(self, spans: Sequence[Span], k: int, *, keep: Optional[int] = None) -> list[Candidates]:
+    def rank(self, spans: Sequence[Span], k: int, *, keep: int | None = None) -> list[Candidates]:
         """The `k` best entities of every span, of any Docs, as `(id, score)`, best first; only the first `keep` are
         returned. A span without any word piece has none. RAISES: PelError without a KB and its index."""
         from .models.bi_encoder import encode_mentions, row_builder
@@ -196,8 +202,8 @@ class PelLinker(TrainablePipe):
         if len(readable):
             scores, rows = search(encode_mentions(self.model, distinct.take(readable)), k)
             ids = self._require_kb().ids(rows[:, :keep])
-            for i, row_ids, row_scores in zip(readable, ids.tolist(), scores.tolist()):
-                found[i] = [(id_, score) for id_, score in zip(row_ids, row_scores) if id_]
+            for i, row_ids, row_scores in zip(readable, ids.tolist(), scores.tolist(), strict=True):
+                found[i] = [(id_, score) for id_, score in zip(row_ids, row_scores[:keep], strict=True) if id_]
         return [list(found[i]) for i in inverse]
 
     def _searchable(self) -> Callable:
@@ -231,8 +237,8 @@ class PelLinker(TrainablePipe):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write what `predict` found to the Docs."""
-        for doc, links in zip(docs, scores):
-            for ent, link in zip(doc.ents, links):
+        for doc, links in zip(docs, scores, strict=True):
+            for ent, link in zip(doc.ents, links, strict=True):
                 if ent.kb_id and not self.overwrite:
                     continue
                 for token in ent:
@@ -259,27 +265,16 @@ class PelLinker(TrainablePipe):
 
     def index(self, *, progress: bool = True) -> None:
         """Encode the KB with the entity tower and write the vectors into the KB's folder, in place of any there."""
-        from .models.bi_encoder import vector_size
+        from .models.bi_encoder import stream_entities, vector_size
 
         kb = self._require_kb()
         kb.index(
-            self._entity_vectors(kb, progress),
+            stream_entities(self.model, kb.entities(), len(kb), progress=progress),
             dim=vector_size(self.model),
             metric=self.model.attrs["settings"]["similarity"],
             fingerprint=self.fingerprint,
         )
         self._trainer = None
-
-    def _entity_vectors(self, kb: "KnowledgeBase", progress: bool) -> Iterator:
-        from tqdm import tqdm
-
-        from .models.bi_encoder import encode_entities, row_builder
-
-        builder = row_builder(self.model)
-        with tqdm(total=len(kb), desc="Encoding entities", unit="ent", disable=not progress) as bar:
-            for entities in util.minibatch(kb.entities(), ENTITIES_AT_ONCE):
-                yield encode_entities(self.model, builder.entities(entities))
-                bar.update(len(entities))
 
     # --- training ---
 
@@ -287,9 +282,9 @@ class PelLinker(TrainablePipe):
         self,
         get_examples: Callable[[], Iterable[Example]],
         *,
-        nlp: Optional[Language] = None,
-        encoder_loader: Optional[Callable] = None,
-        kb_loader: Optional[Callable] = None,
+        nlp: Language | None = None,
+        encoder_loader: Callable | None = None,
+        kb_loader: Callable | None = None,
     ) -> None:
         """Load the pretrained encoder and the KB, and check that training mentions have entities in it.
 
@@ -310,36 +305,22 @@ class PelLinker(TrainablePipe):
             raise self._missing("kb_loader", "spacy_pel.KBFromDisk.v1")
         self._trainer = self._fingerprint = None
         self.cfg.pop("nil_threshold", None)
-        self._check_gold(get_examples)
+        examples = islice(get_examples(), EXAMPLES_CHECKED)
+        check_gold_ids((mention for eg in examples for mention in gold_mentions(eg.reference)), self._require_kb())
 
     def _missing(self, key: str, registered: str) -> PelError:
         return PelError(
-            f'[initialize.components.{self.name}] has no {key}: add [initialize.components.{self.name}.{key}] with '
+            f"[initialize.components.{self.name}] has no {key}: add [initialize.components.{self.name}.{key}] with "
             f'@misc = "{registered}".'
         )
-
-    def _check_gold(self, get_examples: Callable[[], Iterable[Example]]) -> None:
-        kb = self._require_kb()
-        gold: set[str] = set()
-        for _, example in zip(range(EXAMPLES_CHECKED), get_examples()):
-            gold.update(id_ for mention in gold_mentions(example.reference) for id_ in mention.ids if id_ != NIL)
-        known = kb.rows(gold)
-        if gold and not known:
-            raise PelError(
-                f"None of the {len(gold)} gold ids of the first training examples ({min(gold)!r}, ...) is in the KB "
-                f"{kb.path} ({next(iter(kb))!r}, ...): check that corpus and KB use the same ids (`convert "
-                "--strip-prefix` removes a prefix)."
-            )
-        if len(known) < len(gold):
-            util.logger.info("%d of %d gold ids looked at are not in the KB: they are NIL", len(gold) - len(known), len(gold))
 
     def update(
         self,
         examples: Iterable[Example],
         *,
         drop: float = 0.0,
-        sgd: Optional[Optimizer] = None,
-        losses: Optional[dict[str, float]] = None,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
         """Learn from a batch of Examples. `drop` is ignored: a transformer's dropout is set by its `encoder_loader`.
         The loss that is added to `losses` is the mean over the batch's mentions that have an entity in the KB."""
@@ -354,7 +335,7 @@ class PelLinker(TrainablePipe):
         return losses
 
     def _training_mentions(self, example: Example) -> list[GoldMention]:
-        mentions = [mention for mention in gold_mentions(example.reference) if mention.ids not in ((), (NIL,))]
+        mentions = [mention for mention in gold_mentions(example.reference) if mention.is_linked]
         if self.use_gold_ents:
             return mentions
         predicted = {(ent.start_char, ent.end_char) for ent in example.predicted.ents}
@@ -386,7 +367,7 @@ class PelLinker(TrainablePipe):
 
     # --- reading and writing ---
 
-    def to_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> None:
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write the bi-encoder, the learnt state (`cfg`) and the KB, or where it is, to a folder."""
         self._write(Path(path), exclude, with_kb=self.save_kb)
 
@@ -410,7 +391,7 @@ class PelLinker(TrainablePipe):
         if self.kb is not None:
             srsly.write_json(path / "kb.json", {"path": str(self.kb.path.resolve())})
 
-    def from_disk(self, path: Union[str, Path], *, exclude: Iterable[str] = ()) -> "PelLinker":
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "PelLinker":
         """Read a linker that `to_disk` wrote, whatever its architecture. RAISES: PelError naming what is broken, or if
         its KB was indexed with another encoder."""
         from .models.bi_encoder import load
@@ -442,32 +423,22 @@ class PelLinker(TrainablePipe):
             self.set_kb(kb)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """The folder of `to_disk` as one byte string. A KB of more than 200 MB is left where it is: its path is kept."""
+        """The folder of `to_disk` as one byte string; of a KB over 200 MB only the path."""
         small = self.kb is not None and self.kb.size_bytes <= KB_IN_BYTES
         with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            self._write(root, exclude, with_kb=self.save_kb and small)
-            files = {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
-        return srsly.msgpack_dumps(files)
+            self._write(Path(folder), exclude, with_kb=self.save_kb and small)
+            return pack_folder(Path(folder))
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "PelLinker":
-        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder for as long as the linker holds it."""
-        root = tempfile.TemporaryDirectory(prefix="spacy-pel-")
-        for name, content in srsly.msgpack_loads(data).items():
-            path = Path(root.name) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        self.from_disk(root.name, exclude=exclude)
-        self._folder = root
+        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder as long as the linker does."""
+        folder = tempfile.TemporaryDirectory(prefix="spacy-pel-")
+        unpack_folder(data, Path(folder.name))
+        self.from_disk(folder.name, exclude=exclude)
+        self._folder = folder
         return self
 
     def __reduce__(self) -> tuple:
-        settings = {
-            key: getattr(self, key)
-            for key in (
-                "objective top_k max_candidates nil_threshold labels_discard overwrite use_gold_ents save_kb scorer"
-            ).split()
-        }
+        settings = {key: getattr(self, key) for key in SETTINGS}
         return _unpickle, (self.vocab, self.name, settings, self.to_bytes(exclude=("vocab", "kb")), self.kb)
 
 
@@ -478,16 +449,3 @@ def _unpickle(vocab: Vocab, name: str, settings: dict, data: bytes, kb: Optional
     if kb is not None:
         linker.set_kb(kb)
     return linker
-
-
-def set_extensions() -> None:
-    """Register `span._.kb_ents` and `span._.is_nil`, unless another component (scispaCy's linker) has."""
-    if not Span.has_extension("kb_ents"):
-        Span.set_extension("kb_ents", default=[])
-    if not Span.has_extension("is_nil"):
-        Span.set_extension("is_nil", getter=is_nil)
-
-
-def is_nil(span: Span) -> bool:
-    """Whether the span is linked to "not in the KB"."""
-    return span.kb_id_ == NIL

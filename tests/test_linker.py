@@ -10,7 +10,18 @@ import spacy
 import srsly
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
-from tiny import ENTITIES, SENTENCES, links, make_config, make_docs, make_examples, make_kb, make_pipeline, train, write_encoder
+from tiny import (
+    ENTITIES,
+    SENTENCES,
+    links,
+    make_config,
+    make_docs,
+    make_examples,
+    make_kb,
+    make_pipeline,
+    train,
+    write_encoder,
+)
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity_store import Entity
@@ -138,7 +149,9 @@ def test_tuned_threshold_is_saved(trained, tmp_path):
 
 def test_settings_of_the_config_win_over_what_was_saved(trained, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
-    again = spacy.load(tmp_path / "pipeline", config={"components": {"pel_linker": {"max_candidates": 2, "nil_threshold": 1.5}}})
+    again = spacy.load(
+        tmp_path / "pipeline", config={"components": {"pel_linker": {"max_candidates": 2, "nil_threshold": 1.5}}}
+    )
     ent = again(unlinked(again)[0]).ents[0]
     assert ent._.is_nil and len(ent._.kb_ents) == 2
 
@@ -146,7 +159,10 @@ def test_settings_of_the_config_win_over_what_was_saved(trained, tmp_path):
 def test_labels_discard_and_overwrite(trained):
     linker = trained.get_pipe("pel_linker")
     doc = unlinked(trained)[0]
-    doc.ents = [Span(doc, e.start, e.end, label=label, kb_id=kb_id) for e, label, kb_id in zip(doc.ents, ("X", "Y"), ("", "kept"))]
+    doc.ents = [
+        Span(doc, e.start, e.end, label=label, kb_id=kb_id)
+        for e, label, kb_id in zip(doc.ents, ("X", "Y"), ("", "kept"))
+    ]
     linker.labels_discard, linker.overwrite = ["X"], False
     try:
         first, second = trained(doc.copy()).ents
@@ -259,7 +275,7 @@ def test_save_kb_false_writes_where_it_is(trained, tmp_path, docs):
     assert again.get_pipe("pel_linker").kb.path == linker.kb.path
     srsly.write_json(tmp_path / "pipeline" / "pel_linker" / "kb.json", {"path": str(tmp_path / "gone")})
     lost = spacy.load(tmp_path / "pipeline")
-    with pytest.raises(PelError, match="is not at .*gone any more: run `python -m spacy pel index"):
+    with pytest.raises(PelError, match=r"is not at .*gone any more: run `python -m spacy pel index"):
         lost(docs[0])
 
 
@@ -283,7 +299,9 @@ def test_saving_into_the_folder_the_kb_is_mapped_from(trained, tmp_path):
     assert [links(again(doc)) for doc in unlinked(again)] == GOLD
 
 
-@pytest.mark.parametrize("broken", ["model/mention/model.safetensors", "model/tokenizer/tokenizer.json", "model/bi_encoder.json"])
+@pytest.mark.parametrize(
+    "broken", ["model/mention/model.safetensors", "model/tokenizer/tokenizer.json", "model/bi_encoder.json"]
+)
 def test_a_broken_model_folder_is_named(trained, tmp_path, broken):
     save(trained, tmp_path / "linker")
     path = tmp_path / "linker" / broken

@@ -33,7 +33,10 @@ SENTENCES = [
     ("She took aspirin after the heart attack .", {"aspirin": "D001241", "heart attack": "D009203"}),
     ("Lithium toxicity caused cyanosis in the newborn .", {"Lithium": "D008094", "cyanosis": "D003490"}),
     ("Phenobarbital was given for fits .", {"Phenobarbital": "D010634", "fits": "D012640"}),
-    ("Severe tricuspid regurgitation with cardiac failure .", {"tricuspid regurgitation": "D014262", "cardiac failure": "D006333"}),
+    (
+        "Severe tricuspid regurgitation with cardiac failure .",
+        {"tricuspid regurgitation": "D014262", "cardiac failure": "D006333"},
+    ),
     ("AF is common in depression ?", {"AF": "D001281", "depression": "D003866"}),
     ("Naloxone reversed clonidine .", {"Naloxone": "D009270", "clonidine": "D003000"}),
 ]
@@ -49,7 +52,16 @@ def write_encoder(path: Path, **settings) -> Path:
     texts = [sentence for sentence, _ in SENTENCES]
     texts += [text for e in ENTITIES for text in (e.name, *e.aliases, e.definition, *e.types)]
     words = {word for text in texts for word in re.findall(r"\w+", text.lower())}
-    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{x}" for x in letters), *sorted(words - set(letters))]
+    vocab = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        *(f"##{x}" for x in letters),
+        *sorted(words - set(letters)),
+    ]
     (path / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
     BertTokenizerFast(str(path / "vocab.txt")).save_pretrained(path)
     config = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64} | settings
@@ -98,7 +110,10 @@ def make_pipeline(encoder: Path, kb: KnowledgeBase, sentences=SENTENCES, **overr
     examples = make_examples(nlp, sentences)
     spacy.util.fix_random_seed(0)
     linker.initialize(
-        lambda: examples, nlp=nlp, encoder_loader=partial(load_hf_encoder, str(encoder), None, 0.0), kb_loader=lambda: kb
+        lambda: examples,
+        nlp=nlp,
+        encoder_loader=partial(load_hf_encoder, str(encoder), None, 0.0),
+        kb_loader=lambda: kb,
     )
     optimizer = nlp.create_optimizer()
     optimizer.learn_rate = 3e-3

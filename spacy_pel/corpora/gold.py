@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from spacy.tokens import Doc, Span
+from spacy.util import logger
+
+from ..errors import PelError
+
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
 
 GOLD_GROUP = "gold_mentions"
 NIL = "NIL"
@@ -28,3 +35,17 @@ def gold_mentions(doc: Doc) -> list[GoldMention]:
     ones), else its entities. A `kb_id_` of `"A|B"` gives the ids A and B."""
     spans = doc.spans.get(GOLD_GROUP, doc.ents)
     return [GoldMention(span, tuple(filter(None, span.kb_id_.split("|")))) for span in spans]
+
+
+def check_gold_ids(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> None:
+    """Log how many gold ids `kb` lacks. RAISES: `PelError` if it lacks all of them."""
+    gold = {id_ for mention in mentions if mention.is_linked for id_ in mention.ids}
+    known = kb.rows(gold)
+    if gold and not known:
+        raise PelError(
+            f"None of the {len(gold)} gold ids of the first training examples ({min(gold)!r}, ...) is in the KB "
+            f"{kb.path} ({next(iter(kb))!r}, ...): check that corpus and KB use the same ids (`convert --strip-prefix` "
+            "removes a prefix)."
+        )
+    if len(known) < len(gold):
+        logger.info("%d of the first %d gold ids are not in the KB: they are NIL", len(gold) - len(known), len(gold))

@@ -1,14 +1,15 @@
 """`spacy_pel.BiEncoder.v1`: a mention tower and an entity tower as one thinc model, and its folder on disk.
 
-    model/
-      bi_encoder.json               the settings it was built with
-      tokenizer/                    Hugging Face tokenizer files
-      mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`)
+model/
+  bi_encoder.json               the settings it was built with
+  tokenizer/                    Hugging Face tokenizer files
+  mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`)
 """
 
 import copy
 import hashlib
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,22 @@ import numpy as np
 import srsly
 import torch
 from safetensors.torch import load_file, save_file
+from spacy.util import minibatch
 from thinc.api import Model, get_torch_default_device, to_numpy
 from thinc.types import Floats2d
+from tqdm import tqdm
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from ..errors import PelError
+from ..kb.entity_store import Entity
 from .encoder_loader import Encoder, attention_for
-from .inputs import RowBuilder, RowSettings
+from .inputs import ENTITIES_AT_ONCE, RowBuilder, RowSettings
 from .precision import PRECISIONS
 from .rows import TokenRows
 from .tower import SIMILARITIES, make_tower, set_transformer, tower_module
+
+TOWERS = ("mention", "entity")  # shared towers have the first only
+ENTITY_SETTINGS = ("entity_length", "similarity", "entity_template", "aliases")
 
 
 def make_bi_encoder(
@@ -102,9 +109,8 @@ def row_builder(model: Model) -> RowBuilder:
 
 
 def encode_mentions(model: Model, rows: TokenRows) -> np.ndarray:
-    """(n, hidden) float32 vectors of n mention rows; equal rows are encoded once."""
-    distinct, inverse = rows.unique()
-    return to_numpy(model.get_ref("mention_tower").predict(distinct))[inverse]
+    """(n, hidden) float32 vectors of n mention rows."""
+    return to_numpy(model.get_ref("mention_tower").predict(rows))
 
 
 def encode_entities(model: Model, rows: TokenRows) -> np.ndarray:
@@ -112,16 +118,26 @@ def encode_entities(model: Model, rows: TokenRows) -> np.ndarray:
     return to_numpy(model.get_ref("entity_tower").predict(rows))
 
 
+def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, progress: bool) -> Iterator[np.ndarray]:
+    """The vectors of `total` entities, in blocks (n, hidden) float32, from their records; with a progress bar."""
+    builder = row_builder(model)
+    with tqdm(total=total, desc="Encoding entities", unit="ent", unit_scale=True, disable=not progress) as bar:
+        for block in minibatch(entities, ENTITIES_AT_ONCE):
+            yield encode_entities(model, builder.entities(block))
+            bar.update(len(block))
+
+
 def vector_size(model: Model) -> int:
+    """The number of dimensions of its vectors."""
     transformer = tower_module(model.get_ref("entity_tower")).transformer
-    return row_builder(model) and transformer.config.hidden_size  # type: ignore[union-attr]
+    return transformer.config.hidden_size  # type: ignore[union-attr]
 
 
 def fingerprint(model: Model) -> str:
     """A SHA-256 of all that decides an entity's vector: the entity tower's weights and configuration, the tokenizer
     and the settings of entity rows. Equal fingerprints mean equal vectors, up to the precision computed in."""
     transformer = tower_module(model.get_ref("entity_tower")).transformer
-    settings = {key: model.attrs["settings"][key] for key in ("entity_length", "similarity", "entity_template", "aliases")}
+    settings = {key: model.attrs["settings"][key] for key in ENTITY_SETTINGS}
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(row_builder(model).tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(transformer.state_dict().items()):  # type: ignore[union-attr]
@@ -135,7 +151,7 @@ def save(model: Model, path: Path) -> None:
     elsewhere stays as it is there."""
     path.mkdir(parents=True, exist_ok=True)
     row_builder(model).tokenizer.save_pretrained(path / "tokenizer")
-    for name, tower in zip(("mention", "entity"), model.layers):
+    for name, tower in zip(TOWERS, model.layers, strict=False):
         _save_transformer(tower_module(tower).transformer, path / name)
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
 
@@ -155,10 +171,10 @@ def load(path: Path) -> Model:
         model = make_bi_encoder(**srsly.read_json(path / "bi_encoder.json"))
         tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True)
         model.attrs["row_builder"] = RowBuilder(tokenizer, model.attrs["row_settings"])
-        for name, tower in zip(("mention", "entity"), model.layers):
+        for name, tower in zip(TOWERS, model.layers, strict=False):
             set_transformer(tower, _load_transformer(path / name), model.attrs["row_builder"].pad)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); train or copy it again.") from error
+        raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); copy it again.") from error
     return model
 
 

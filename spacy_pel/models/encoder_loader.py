@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 
 class Encoder(NamedTuple):
@@ -13,7 +13,7 @@ class Encoder(NamedTuple):
     tokenizer: Any
 
 
-def make_hf_encoder(name: str, revision: Optional[str] = None, dropout: float = 0.1) -> Callable[[], Encoder]:
+def make_hf_encoder(name: str, revision: str | None = None, dropout: float = 0.1) -> Callable[[], Encoder]:
     """Load a pretrained Hugging Face encoder of BERT's kind when the pipeline is initialised.
 
     name: a folder (config.json, model.safetensors, tokenizer files) or a name on the Hugging Face hub, such as
@@ -25,7 +25,7 @@ def make_hf_encoder(name: str, revision: Optional[str] = None, dropout: float = 
     return partial(load_hf_encoder, name, revision, dropout)
 
 
-def load_hf_encoder(name: str, revision: Optional[str], dropout: float) -> Encoder:
+def load_hf_encoder(name: str, revision: str | None, dropout: float) -> Encoder:
     from thinc.api import get_torch_default_device
     from transformers import AutoModel, AutoTokenizer
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from spacy.util import minibatch
 
 from ..errors import PelError
 from .rows import TokenRows
@@ -48,7 +48,7 @@ class RowSettings:
             )
         if self.entity_template not in TEMPLATES:
             raise PelError(
-                f"[components.pel_linker.model]: entity_template is {self.entity_template!r}; choose one of {TEMPLATES}."
+                f"[components.pel_linker.model]: entity_template is {self.entity_template!r}; choose from {TEMPLATES}."
             )
         if self.aliases not in ALIASES:
             raise PelError(f"[components.pel_linker.model]: aliases is {self.aliases!r}; choose one of {ALIASES}.")
@@ -77,7 +77,7 @@ class RowBuilder:
         """One row a span, at most `mention_length` tokens; a span without any word piece gets an empty row."""
         docs = {id(span.doc): span.doc for span in spans}
         encodings = self._backend.encode_batch([doc.text for doc in docs.values()], add_special_tokens=False)
-        tokenised = {key: _TokenisedText(doc.text, code) for key, doc, code in zip(docs, docs.values(), encodings)}
+        tokenised = {key: _TokenisedText(docs[key].text, code) for key, code in zip(docs, encodings, strict=True)}
         return TokenRows.from_lists([self._mention(tokenised[id(span.doc)], span) for span in spans])
 
     def _mention(self, text: _TokenisedText, span: Span) -> list[int]:
@@ -102,8 +102,7 @@ class RowBuilder:
 
     def entities(self, entities: Iterable[Entity]) -> TokenRows:
         """One row an entity, at most `entity_length` tokens."""
-        stream = iter(entities)
-        blocks = iter(lambda: list(islice(stream, ENTITIES_AT_ONCE)), [])
+        blocks = minibatch(entities, ENTITIES_AT_ONCE)
         return TokenRows.concatenate(self._entity_block(block) for block in blocks)
 
     def _entity_block(self, entities: list[Entity]) -> TokenRows:

@@ -66,7 +66,9 @@ class CrossEntropyLoss:
         return cross_entropy_loss(scores, positives, negatives)
 
 
-def score_gradient(loss: torch.Tensor, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
+def score_gradient(
+    loss: torch.Tensor, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor
+) -> torch.Tensor:
     """∂ loss / ∂ scores (m, c), kept at `SMALLEST_GRADIENT` or more in size and of its proper sign: where the score of
     a well separated pair has an exact 0 in float32, the sign of the gradient, which FGSM follows, would be lost."""
     (gradient,) = torch.autograd.grad(loss, scores)

@@ -54,7 +54,7 @@ class NegativeSampler:
         """
         hard = self._hard(rng, correct, vectors, index, logit_scale) if self.n_hard else [[] for _ in correct]
         rows = np.full((len(correct), self.n), NONE, dtype="int64")
-        for i, (own, found) in enumerate(zip(correct, hard)):
+        for i, (own, found) in enumerate(zip(correct, hard, strict=True)):
             drawn = [*found, *_uniform(rng, n_entities, self.n - len(found), {*own, *found})]
             rows[i, : len(drawn)] = drawn
         return rows
@@ -78,7 +78,10 @@ class NegativeSampler:
             scores = logit_scale * scores + rng.gumbel(size=scores.shape)
             order = np.argsort(-scores, axis=1)
             rows = np.take_along_axis(rows, order, axis=1)
-        return [[int(r) for r in found if r != NONE and r not in own][: self.n_hard] for own, found in zip(correct, rows)]
+        return [
+            [row for row in found if row != NONE and row not in own][: self.n_hard]
+            for own, found in zip(correct, rows.tolist(), strict=True)
+        ]
 
 
 def _uniform(rng: np.random.Generator, n_entities: int, n: int, excluded: set[int]) -> list[int]:

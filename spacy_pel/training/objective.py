@@ -38,7 +38,7 @@ def backpropagate(
     d_inputs = backprop_entities(d_entities)
     if adversarial is not None:
         batches = token_batches(entity_tower, entity_rows)
-        steps = [adversarial.step(gradient, batch.mask) for gradient, (_, batch) in zip(d_inputs, batches)]
+        steps = [adversarial.step(gradient, batch.mask) for gradient, (_, batch) in zip(d_inputs, batches, strict=True)]
         entities, backprop_entities = entity_tower.begin_update(entity_rows.with_steps(steps))
         extra, d_mentions_extra, d_entities = loss_and_gradients(mentions, entities, candidates, loss)
         backprop_entities(adversarial.weight * d_entities)

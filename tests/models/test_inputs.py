@@ -68,7 +68,11 @@ def test_room_that_one_side_leaves_goes_to_the_other(make_builder):
 
 
 def test_a_mention_longer_than_the_window_keeps_its_beginning(make_builder):
-    row = mention(make_builder(mention_length=8), "she took aspirin lithium in the newborn was given", "aspirin lithium in the newborn")
+    row = mention(
+        make_builder(mention_length=8),
+        "she took aspirin lithium in the newborn was given",
+        "aspirin lithium in the newborn",
+    )
     assert row == "[CLS] [Ms] aspirin lithium in the [Me] [SEP]"
 
 
@@ -124,7 +128,10 @@ ASPIRIN = Entity("1", "aspirin", ("heart fits", "Fits, heart"), ("Chemical", "Si
     [
         ({}, "[CLS] aspirin [SEP] chemical , sign [SEP] thins the blood . [SEP]"),
         ({"entity_template": "general"}, "[CLS] aspirin [ENT] thins the blood . [SEP]"),
-        ({"aliases": "first", "entity_length": 32}, "[CLS] aspirin [SEP] chemical , sign [SEP] heart fits . thins the blood . [SEP]"),
+        (
+            {"aliases": "first", "entity_length": 32},
+            "[CLS] aspirin [SEP] chemical , sign [SEP] heart fits . thins the blood . [SEP]",
+        ),
         ({"entity_length": 6}, "[CLS] aspirin [SEP] chemical , [SEP]"),
     ],
 )
@@ -146,7 +153,11 @@ def test_a_tokenizer_without_a_fast_version_is_refused(folder):
 
 @pytest.mark.parametrize(
     ("settings", "key"),
-    [({"mention_length": 4}, "mention_length"), ({"entity_template": "news"}, "entity_template"), ({"aliases": "all"}, "aliases")],
+    [
+        ({"mention_length": 4}, "mention_length"),
+        ({"entity_template": "news"}, "entity_template"),
+        ({"aliases": "all"}, "aliases"),
+    ],
 )
 def test_settings_that_do_not_exist_are_named(settings, key):
     with pytest.raises(PelError, match=key):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from thinc.api import xp2torch
-from tiny import make_pipeline, write_encoder, make_kb
+from tiny import make_kb, make_pipeline, write_encoder
 
 from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.tower import token_batches, tower_module

@@ -7,7 +7,13 @@ import math
 import pytest
 import torch
 
-from spacy_pel.training.losses import cross_entropy_loss, make_cross_entropy_loss, make_proxy_loss, proxy_loss, score_gradient
+from spacy_pel.training.losses import (
+    cross_entropy_loss,
+    make_cross_entropy_loss,
+    make_proxy_loss,
+    proxy_loss,
+    score_gradient,
+)
 
 SCORES = [[0.9, 0.1, -0.3, 0.4], [0.2, 0.25, 0.5, -1.0]]
 POSITIVES = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
@@ -24,7 +30,7 @@ def test_proxy_loss_is_equation_3_and_its_gradient_equation_4(alpha, margin):
     loss = proxy_loss(s, POSITIVES, NEGATIVES, alpha, margin)
     loss.sum().backward()
     for i, row in enumerate(SCORES):
-        own = [x for x, used in zip(row, POSITIVES[i]) if used][0]
+        own = next(x for x, used in zip(row, POSITIVES[i]) if used)
         others = [x for x, used in zip(row, NEGATIVES[i]) if used]
         total = sum(math.exp(alpha * (x + margin)) for x in others)
         expected = math.log(1 + math.exp(-alpha * (own - margin))) + math.log(1 + total)

@@ -43,7 +43,7 @@ def test_never_a_correct_entity_none_twice_and_seeded(sampler, vectors, index):
     for own, row in zip(CORRECT, first):
         assert not set(own) & set(row) and len(set(row)) == 12 and row.min() >= 0 and row.max() < N_ENTITIES
     assert (first == again).all()
-    assert sampler.percent_hard == 100 and sampler.draw == "top" or (first != other).any()
+    assert (sampler.percent_hard == 100 and sampler.draw == "top") or (first != other).any()
 
 
 def test_top_hard_negatives_are_the_best_wrong_entities(vectors, index):

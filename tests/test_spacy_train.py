@@ -1,0 +1,145 @@
+"""`spacy train` on a tiny random BERT: from a config and files to an indexed pipeline, by the command line alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import DocBin
+from tiny import ENTITIES, SENTENCES, make_docs, make_kb, write_encoder
+
+CONFIG = """
+[paths]
+train = null
+kb = null
+encoder = null
+
+[nlp]
+lang = "en"
+pipeline = ["pel_linker"]
+
+[components.pel_linker]
+factory = "pel_linker"
+layout = "{layout}"
+save_kb = false
+
+[components.pel_linker.model]
+@architectures = "spacy_pel.BiEncoder.v1"
+mention_length = 32
+entity_length = 32
+
+[components.pel_linker.negatives]
+@misc = "spacy_pel.{negatives}Negatives.v1"
+n = 4
+
+[corpora.train]
+@readers = "spacy_pel.MentionCorpus.v1"
+path = ${{paths.train}}
+
+[corpora.dev]
+@readers = "spacy.Corpus.v1"
+path = ${{paths.train}}
+
+[training]
+train_corpus = "corpora.train"
+dev_corpus = "corpora.dev"
+max_steps = 120
+eval_frequency = 40
+seed = 3
+
+[training.batcher]
+@batchers = "spacy_pel.batch_by_mentions.v1"
+size = 6
+
+[training.before_update]
+@callbacks = "spacy_pel.refresh_negatives.v1"
+
+[training.optimizer]
+@optimizers = "Adam.v1"
+learn_rate = 0.003
+
+[training.score_weights]
+nel_recall_at_1 = 1.0
+nel_recall_at_64 = 0.0
+
+[initialize.components.pel_linker.encoder_loader]
+@misc = "spacy_pel.HFEncoder.v1"
+name = ${{paths.encoder}}
+dropout = 0.0
+
+[initialize.components.pel_linker.kb_loader]
+@misc = "spacy_pel.KBFromDisk.v1"
+path = ${{paths.kb}}
+"""
+
+
+def spacy_cli(*args: object) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "spacy", *map(str, args)], capture_output=True, text=True, timeout=300)
+
+
+def prepare(folder: Path, layout="shared", negatives="Mixed") -> list[str]:
+    """Write config, corpus, KB and encoder; return the arguments of `spacy train`."""
+    nlp = spacy.blank("en")
+    DocBin(docs=make_docs(nlp)).to_disk(folder / "train.spacy")
+    make_kb(folder / "kb")
+    write_encoder(folder / "encoder")
+    (folder / "train.cfg").write_text(CONFIG.format(layout=layout, negatives=negatives), encoding="utf-8")
+    paths = {"train": "train.spacy", "kb": "kb", "encoder": "encoder"}
+    options = [item for key, name in paths.items() for item in (f"--paths.{key}", str(folder / name))]
+    return ["train", str(folder / "train.cfg"), "--output", str(folder / "training"), *options]
+
+
+@pytest.mark.parametrize(("layout", "negatives"), [("shared", "Mixed"), ("per_mention", "Random"), ("shared", "Hard")])
+def test_train_index_tune_evaluate(tmp_path, layout, negatives):
+    result = spacy_cli(*prepare(tmp_path, layout, negatives))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "LOSS PEL_L" in result.stdout and "NEL_RECALL" in result.stdout
+    assert "Encoded the 12 entities of the KB" in result.stdout + result.stderr
+    result = spacy_cli("pel", "index", tmp_path / "training/model-last", tmp_path / "kb", tmp_path / "linker")
+    assert result.returncode == 0, result.stderr
+    output = tmp_path / "m.json"
+    result = spacy_cli("pel", "evaluate", tmp_path / "linker", tmp_path / "train.spacy", "--output", output)
+    assert result.returncode == 0, result.stderr
+    measured = srsly.read_json(output)
+    assert measured["n_mentions"] == measured["n_in_kb"] == 12
+    assert measured["recall_at_1"] > 0.8 and measured["recall_at_64"] == 1.0
+    nlp = spacy.load(tmp_path / "linker")
+    linker = nlp.get_pipe("pel_linker")
+    assert linker.kb.path == tmp_path / "linker" / "pel_linker" / "kb" and linker.kb.has_vectors
+    assert nlp.config["components"]["pel_linker"]["save_kb"] is True
+
+
+def test_the_dev_score_is_that_of_evaluate(tmp_path):
+    """The last score that `spacy train` shows, of a KB encoded in passing, is what `evaluate` measures afterwards."""
+    result = spacy_cli(*prepare(tmp_path), "--training.max_steps", "80")
+    assert result.returncode == 0, result.stderr
+    shown = float(result.stdout.strip().splitlines()[-2].split()[3])
+    result = spacy_cli("pel", "index", tmp_path / "training/model-last", tmp_path / "kb", tmp_path / "linker")
+    assert result.returncode == 0, result.stderr
+    output = tmp_path / "m.json"
+    result = spacy_cli("pel", "evaluate", tmp_path / "linker", tmp_path / "train.spacy", "--output", output)
+    assert result.returncode == 0, result.stderr
+    assert 100 * srsly.read_json(output)["recall_at_1"] == pytest.approx(shown, abs=0.01)
+
+
+def test_a_config_without_a_kb_names_the_block(tmp_path):
+    args = prepare(tmp_path)
+    config = tmp_path / "train.cfg"
+    config.write_text(config.read_text().split("[initialize.components.pel_linker.kb_loader]")[0], encoding="utf-8")
+    result = spacy_cli(*args)
+    assert result.returncode != 0
+    assert "[initialize.components.pel_linker] has no kb_loader" in result.stdout + result.stderr
+
+
+def test_index_refuses_to_replace_what_it_should_not(tmp_path):
+    (tmp_path / "linker").mkdir()
+    (tmp_path / "linker" / "notes.txt").write_text("mine")
+    make_kb(tmp_path / "kb")
+    result = spacy_cli("pel", "index", tmp_path / "none", tmp_path / "kb", tmp_path / "linker", "--force")
+    assert result.returncode == 1 and "is there already and is no pipeline" in result.stderr
+    assert (tmp_path / "linker" / "notes.txt").read_text() == "mine"
+    assert len(ENTITIES) == 12 and len(SENTENCES) == 6
