@@ -43,11 +43,7 @@ def main(
     docs: Annotated[int, typer.Option(help="Documents linked through nlp.pipe")] = 100,
 ) -> None:
     """Measure and print."""
-    figures = {
-        **time_steps(config, steps),
-        **time_linking(pipeline, config, docs),
-        **compare_precision(pipeline, config),
-    }
+    figures = time_steps(config, steps) | time_linking(pipeline, config, docs) | compare_precision(pipeline, config)
     srsly.write_json(output, figures)
     msg.table([(key, f"{value:,.4g}") for key, value in figures.items()], aligns=("l", "r"), divider=True)
 
@@ -58,9 +54,7 @@ def time_steps(config: Path, steps: int) -> dict[str, float]:
     nlp.initialize()
     linker, optimizer = nlp.get_pipe("pel_linker"), nlp.create_optimizer()
     examples = list(islice(corpus_of(config, "train")(nlp), BATCH * (steps + WARM_UP)))
-    batches = [
-        [m for example in batch for m in gold_mentions(example.reference)] for batch in minibatch(examples, BATCH)
-    ]
+    batches = list(minibatch((m for example in examples for m in gold_mentions(example.reference)), BATCH))
     trainer = Trainer(linker.model, linker.kb, linker.objective, seed=0)
     trainer.refresh()
     figures: dict[str, float] = {}
