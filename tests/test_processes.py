@@ -30,16 +30,6 @@ def pipeline(tmp_path_factory):
     return folder / "pipeline"
 
 
-def run(code: str, *args: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, args)],
-        env={**os.environ, "PYTHONPATH": str(HERE)},
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-    )
-
-
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_two_processes_link_as_one(pipeline, method, tmp_path):
     """The parent has used torch's and faiss' threads before: a forked child that waits for those would hang."""
@@ -98,23 +88,3 @@ def test_killed_while_saving_leaves_a_loadable_kb_or_none(pipeline, tmp_path, de
     nlp.to_disk(out)
     again = spacy.load(out)
     assert [links(again(doc)) for doc in make_docs(again)] == [links(nlp(doc)) for doc in make_docs(nlp)]
-
-
-def test_our_factories_import_no_heavy_library():
-    """Loading our entry points of spaCy's factories brings in neither transformers nor faiss nor our torch modules."""
-    result = run(
-        """
-        import sys
-        from importlib.metadata import entry_points
-        import spacy
-        before = set(sys.modules)
-        for point in entry_points(group="spacy_factories"):
-            if point.value.startswith("spacy_pel"):
-                point.load()
-        new = set(sys.modules) - before
-        heavy = {name for name in new if name.split(".")[0] in ("torch", "transformers", "faiss")}
-        assert "spacy_pel.linker" in new and not heavy, heavy
-        print("light")
-        """
-    )
-    assert result.stdout.strip() == "light", result.stderr

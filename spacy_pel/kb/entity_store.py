@@ -32,7 +32,10 @@ CREATE TABLE entities (
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One record of a KB. `id` is what `ent.kb_id_` becomes; only `id` and `name` are required."""
+    """One record of a KB. `id` is what `ent.kb_id_` becomes; only `id` and `name` are required.
+
+    RAISES: `PelError` for an id that a gold standard or a link could not be told from: "NIL", or one with a "|".
+    """
 
     id: str
     name: str
@@ -41,6 +44,10 @@ class Entity:
     definition: str = ""
     xrefs: tuple[str, ...] = ()
     source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.id == "NIL" or "|" in self.id:
+            raise PelError(f'the id "{self.id}" means something else ("NIL": not in the KB, "A|B": A or B); rename it')
 
 
 class EntityStore:

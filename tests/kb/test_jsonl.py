@@ -60,6 +60,8 @@ def test_records(tmp_path):
         (b'{"name": "Ibuprofen"}', '"id" is missing'),
         (b'{"id": " ", "name": "Ibuprofen"}', '"id" is missing'),
         (b'{"id": null, "name": "Ibuprofen"}', '"id" is missing'),
+        (b'{"id": "NIL", "name": "Ibuprofen"}', 'the id "NIL" means something else'),
+        (b'{"id": "D2|D3", "name": "Ibuprofen"}', 'the id "D2|D3" means something else'),
         (b'{"id": "D2"}', '"name" is missing'),
         (b'{"id": "D2", "name": ""}', '"name" is missing'),
         (b'{"id": 7052, "name": "Ibuprofen"}', '"id" is 7052; make it a string'),

@@ -1,0 +1,116 @@
+"""The bi-encoder as a whole: fingerprint, folder on disk, both towers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
+
+from spacy_pel.errors import PelError
+from spacy_pel.models.bi_encoder import fingerprint, load, make_bi_encoder, row_builder, save, set_encoder
+from spacy_pel.models.encoder_loader import load_hf_encoder, make_hf_encoder
+from spacy_pel.models.tower import tower_module
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+def build(encoder, **settings):
+    torch.manual_seed(0)
+    model = make_bi_encoder(**{"mention_length": 32, "entity_length": 32, "precision": "fp32"} | settings)
+    set_encoder(model, load_hf_encoder(str(encoder), None, 0.0))
+    return model
+
+
+def nudge(model, tower):
+    next(tower_module(model.get_ref(tower)).parameters()).data[0, 0] += 1e-3
+
+
+def test_fingerprint_is_that_of_what_decides_entity_vectors(encoder):
+    model = build(encoder)
+    first = fingerprint(model)
+    assert first == fingerprint(build(encoder)) and len(first) == 64
+    nudge(model, "mention_tower")
+    assert fingerprint(model) == first
+    nudge(model, "entity_tower")
+    assert fingerprint(model) != first
+    for settings in (
+        {"entity_length": 16},
+        {"aliases": "never"},
+        {"similarity": "dot"},
+        {"entity_template": "general"},
+    ):
+        assert fingerprint(build(encoder, **settings)) != first
+    for settings in ({"mention_length": 16}, {"precision": "bf16"}):
+        assert fingerprint(build(encoder, **settings)) == first
+
+
+def test_towers_are_two_unless_shared(encoder):
+    model = build(encoder)
+    nudge(model, "mention_tower")
+    rows = row_builder(model).entities(ENTITIES)
+    mentions, entities = model.predict((rows, rows))
+    assert not np.allclose(mentions, entities, atol=1e-7)
+    shared = build(encoder, shared_towers=True)
+    nudge(shared, "mention_tower")
+    mentions, entities = shared.predict((rows, rows))
+    np.testing.assert_array_equal(mentions, entities)
+
+
+def test_both_towers_learn_through_the_whole_model(encoder):
+    model = build(encoder)
+    rows = row_builder(model).entities(ENTITIES[:3])
+    (mentions, entities), backprop = model.begin_update((rows, rows))
+    d_inputs = backprop((np.ones_like(mentions), np.ones_like(entities)))
+    assert [len(d) for d in d_inputs] == [1, 1] and d_inputs[0][0].shape == (3, int(rows.lengths.max()), 32)
+    for tower in ("mention_tower", "entity_tower"):
+        assert any(
+            p.grad is not None and p.grad.abs().sum() > 0 for p in tower_module(model.get_ref(tower)).parameters()
+        )
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_saved_is_what_is_loaded(encoder, tmp_path, shared):
+    model = build(encoder, shared_towers=shared, aliases="first")
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.attrs["settings"] == model.attrs["settings"] and fingerprint(again) == fingerprint(model)
+    rows = row_builder(model).entities(ENTITIES)
+    np.testing.assert_array_equal(model.predict((rows, rows))[0], again.predict((rows, rows))[0])
+    assert "embeddings.word_embeddings.weight" in load_file(tmp_path / "model" / "mention" / "model.safetensors")
+    assert (tmp_path / "model" / "entity").exists() != shared
+
+
+def test_nothing_on_disk_is_a_pickle(encoder, tmp_path):
+    save(build(encoder), tmp_path / "model")
+    endings = {path.suffix for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert endings <= {".json", ".safetensors", ".txt"}
+
+
+def test_without_weights_the_error_says_how_to_get_some():
+    with pytest.raises(PelError, match=r"name an encoder_loader in \[initialize.components.pel_linker\]"):
+        row_builder(make_bi_encoder())
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "tests"])
+def test_an_encoder_that_cannot_be_loaded_is_named(name, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(PelError, match=rf"no encoder can be loaded from '{name}'"):
+        make_hf_encoder(name)()
+
+
+def test_dropout_is_set_by_the_loader(encoder):
+    config = make_hf_encoder(str(encoder), dropout=0.25)().transformer.config
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.25
+
+
+def test_training_updates_both_towers(encoder, tmp_path):
+    nlp, linker, examples, optimizer = make_pipeline(encoder, make_kb(tmp_path / "kb"))
+    before = [[p.clone() for p in tower_module(tower).parameters()] for tower in linker.model.layers]
+    nlp.update(examples, sgd=optimizer)
+    for old, tower in zip(before, linker.model.layers):
+        assert any((a != b).any() for a, b in zip(old, tower_module(tower).parameters()))
