@@ -10,17 +10,21 @@ import pytest
 import spacy
 import srsly
 from spacy.tokens import DocBin
+from spacy.util import load_model_from_config
+from thinc.api import Config
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, write_encoder
 
 CONFIG = """
 [paths]
-train = null
-kb = null
-encoder = null
+train = "{folder}/train.spacy"
+kb = "{folder}/kb"
+encoder = "{folder}/encoder"
 
 [nlp]
 lang = "en"
 pipeline = ["pel_linker"]
+
+[components]
 
 [components.pel_linker]
 factory = "pel_linker"
@@ -35,6 +39,8 @@ entity_length = 32
 [components.pel_linker.negatives]
 @misc = "spacy_pel.{negatives}Negatives.v1"
 n = 4
+
+[corpora]
 
 [corpora.train]
 @readers = "spacy_pel.MentionCorpus.v1"
@@ -66,6 +72,12 @@ learn_rate = 0.003
 nel_recall_at_1 = 1.0
 nel_recall_at_64 = 0.0
 
+[initialize]
+
+[initialize.components]
+
+[initialize.components.pel_linker]
+
 [initialize.components.pel_linker.encoder_loader]
 @misc = "spacy_pel.HFEncoder.v1"
 name = ${{paths.encoder}}
@@ -87,10 +99,11 @@ def prepare(folder: Path, layout="shared", negatives="Mixed") -> list[str]:
     DocBin(docs=make_docs(nlp)).to_disk(folder / "train.spacy")
     make_kb(folder / "kb")
     write_encoder(folder / "encoder")
-    (folder / "train.cfg").write_text(CONFIG.format(layout=layout, negatives=negatives), encoding="utf-8")
-    paths = {"train": "train.spacy", "kb": "kb", "encoder": "encoder"}
-    options = [item for key, name in paths.items() for item in (f"--paths.{key}", str(folder / name))]
-    return ["train", str(folder / "train.cfg"), "--output", str(folder / "training"), *options]
+    config = Config().from_str(
+        CONFIG.format(folder=folder.as_posix(), layout=layout, negatives=negatives), interpolate=False
+    )
+    load_model_from_config(config, auto_fill=True).config.to_disk(folder / "train.cfg")
+    return ["train", str(folder / "train.cfg"), "--output", str(folder / "training")]
 
 
 @pytest.mark.parametrize(("layout", "negatives"), [("shared", "Mixed"), ("per_mention", "Random"), ("shared", "Hard")])
@@ -129,7 +142,9 @@ def test_the_dev_score_is_that_of_evaluate(tmp_path):
 def test_a_config_without_a_kb_names_the_block(tmp_path):
     args = prepare(tmp_path)
     config = tmp_path / "train.cfg"
-    config.write_text(config.read_text().split("[initialize.components.pel_linker.kb_loader]")[0], encoding="utf-8")
+    text = config.read_text(encoding="utf-8")
+    head, tail = text.split("[initialize.components.pel_linker.kb_loader]")
+    config.write_text(head + tail[tail.index("\n[") :] if "\n[" in tail else head, encoding="utf-8")
     result = spacy_cli(*args)
     assert result.returncode != 0
     assert "[initialize.components.pel_linker] has no kb_loader" in result.stdout + result.stderr
