@@ -82,8 +82,9 @@ def token_batches(tower: Model, rows: TokenRows) -> Iterator[tuple[np.ndarray, P
 
 
 def _forward(model: Model, rows: TokenRows, is_train: bool) -> tuple[Floats2d, Callable]:
-    outputs = [(indices, *model.layers[0](batch, is_train)) for indices, batch in token_batches(model, rows)]
     xp = model.ops.xp
+    batches = token_batches(model, rows)
+    outputs = [(xp.asarray(indices), *model.layers[0](batch, is_train)) for indices, batch in batches]
     vectors = xp.empty((len(rows), outputs[0][1].shape[1]), dtype=outputs[0][1].dtype) if outputs else xp.empty((0, 0))
     for indices, output, _ in outputs:
         vectors[indices] = output
