@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import srsly
 
@@ -31,7 +32,8 @@ def pack_folder(folder: Path) -> bytes:
 
 def unpack_folder(data: bytes, folder: Path) -> None:
     """Write the files of `pack_folder` below `folder`."""
-    for name, content in srsly.msgpack_loads(data).items():
+    files: Any = srsly.msgpack_loads(data)
+    for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

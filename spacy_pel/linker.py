@@ -19,14 +19,15 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 
-from .corpora.gold import NIL, GoldMention, check_gold_ids, gold_mentions
+from .corpora.gold import NIL, check_gold_ids, gold_mentions, training_mentions
 from .errors import PelError
 from .extensions import set_extensions
 from .files import pack_folder, unpack_folder
 
 if TYPE_CHECKING:
     from .kb.knowledge_base import KnowledgeBase
-    from .training.trainer import Objective, Trainer
+    from .training.objective import Objective
+    from .training.trainer import Trainer
 
 DEFAULT_CONFIG = {
     "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
@@ -55,7 +56,7 @@ Candidates = list[tuple[str, float]]
 
 
 class Link(NamedTuple):
-    """What one mention is linked to: `kb_id` is an id, "NIL", and `candidates` the best `(id, score)`, best first."""
+    """What one mention is linked to: `kb_id` is an id or "NIL", `candidates` the best `(id, score)`, best first."""
 
     kb_id: str
     candidates: Candidates
@@ -102,18 +103,15 @@ def make_linker(
     scorer: `spacy_pel.link_scorer.v1`.
     """
     from .training.candidates import check_layout
-    from .training.trainer import Objective
+    from .training.objective import Objective
 
-    if loss.similarity != model.attrs["settings"]["similarity"]:
-        raise PelError(
-            f"[components.{name}.model]: similarity = {model.attrs['settings']['similarity']!r} does not go with the "
-            f"loss of [components.{name}.loss], which needs {loss.similarity!r}."
-        )
+    objective = Objective(loss, adversarial, negatives, check_layout(layout))
+    objective.check_similarity(model, name)
     return PelLinker(
         nlp.vocab,
         model,
         name,
-        objective=Objective(loss, adversarial, negatives, check_layout(layout)),
+        objective=objective,
         top_k=top_k,
         max_candidates=max_candidates,
         nil_threshold=nil_threshold,
@@ -126,11 +124,13 @@ def make_linker(
 
 
 class PelLinker(TrainablePipe):
-    """Links the entities of a Doc to a knowledge base with a bi-encoder.
+    """Links the entities of a Doc to a KB with a bi-encoder.
 
     Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
     (`[(id, score), ...]`, best first; score: cosine, or dot product under cross-entropy).
     """
+
+    model: Model
 
     def __init__(
         self,
@@ -184,8 +184,7 @@ class PelLinker(TrainablePipe):
         ]
 
     def _link(self, candidates: Candidates) -> Link:
-        threshold = self.threshold
-        is_nil = not candidates or (threshold is not None and candidates[0][1] < threshold)
+        is_nil = not candidates or (self.threshold is not None and candidates[0][1] < self.threshold)
         return Link(NIL if is_nil else candidates[0][0], candidates)
 
     def rank(self, spans: Sequence[Span], k: int, *, keep: int | None = None) -> list[Candidates]:
@@ -322,24 +321,17 @@ class PelLinker(TrainablePipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch of Examples. `drop` is ignored: a transformer's dropout is set by its `encoder_loader`.
-        The loss that is added to `losses` is the mean over the batch's mentions that have an entity in the KB."""
+        """Learn from a batch of Examples; `losses` gets the mean loss of the mentions that have an entity in the KB.
+        `drop` is ignored: a transformer's dropout is set by its `encoder_loader`."""
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelLinker.update")
-        mentions = [mention for example in examples for mention in self._training_mentions(example)]
+        mentions = [mention for example in examples for mention in training_mentions(example, self.use_gold_ents)]
         losses[self.name] += self._training().accumulate(mentions)
         if sgd not in (None, False):
             self.finish_update(sgd)
         return losses
-
-    def _training_mentions(self, example: Example) -> list[GoldMention]:
-        mentions = [mention for mention in gold_mentions(example.reference) if mention.is_linked]
-        if self.use_gold_ents:
-            return mentions
-        predicted = {(ent.start_char, ent.end_char) for ent in example.predicted.ents}
-        return [mention for mention in mentions if (mention.span.start_char, mention.span.end_char) in predicted]
 
     def _training(self) -> "Trainer":
         if self._trainer is None:
@@ -347,6 +339,7 @@ class PelLinker(TrainablePipe):
 
             from .training.trainer import Trainer
 
+            self.objective.check_similarity(self.model, self.name)
             seed = numpy.random.randint(2**31)  # from the global seed, that `[training] seed` sets
             self._trainer = Trainer(self.model, self._require_kb(), self.objective, seed)
         return self._trainer
@@ -354,12 +347,14 @@ class PelLinker(TrainablePipe):
     def finish_update(self, sgd: Optimizer) -> None:
         super().finish_update(sgd)
         self._fingerprint = None
+        self.cfg.pop("nil_threshold", None)  # it was tuned for other weights
         if self._trainer is not None:
             self._trainer.updated()
 
     def refresh_negatives(self) -> None:
-        """Encode the KB again, so that hard negatives are those of the present weights."""
-        self._training().refresh()
+        """Encode the KB again, so that hard negatives, if there are any, are those of the present weights."""
+        if self.objective.negatives.n_hard:
+            self._training().refresh()
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64."""
@@ -372,55 +367,56 @@ class PelLinker(TrainablePipe):
         self._write(Path(path), exclude, with_kb=self.save_kb)
 
     def _write(self, path: Path, exclude: Iterable[str], with_kb: bool) -> None:
+        from .kb.saved import write_kb, write_reference
         from .models.bi_encoder import save
+
+        def write_the_kb(path: Path) -> None:
+            if self.kb is not None and with_kb:
+                write_kb(self.kb, path.parent, self.fingerprint)
+            elif self.kb is not None:
+                write_reference(self.kb, path.parent)
 
         writers = {
             "vocab": lambda p: self.vocab.to_disk(p, exclude=("strings", "vectors")),
             "cfg": lambda p: srsly.write_json(p, self.cfg),
             "model": lambda p: save(self.model, p),
-            "kb": (lambda p: self._write_kb(p)) if with_kb else (lambda p: self._write_kb_reference(p.parent)),
+            "kb": write_the_kb,
         }
         util.to_disk(path, writers, exclude)
-
-    def _write_kb(self, path: Path) -> None:
-        if self.kb is not None:
-            self.kb.copy_to(path, vectors=self._trainer is None and self.kb.fingerprint == self.fingerprint)
-            (path.parent / "kb.json").unlink(missing_ok=True)
-
-    def _write_kb_reference(self, path: Path) -> None:
-        if self.kb is not None:
-            srsly.write_json(path / "kb.json", {"path": str(self.kb.path.resolve())})
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "PelLinker":
         """Read a linker that `to_disk` wrote, whatever its architecture. RAISES: PelError naming what is broken, or if
         its KB was indexed with another encoder."""
-        from .models.bi_encoder import load
-
-        def read_model(path: Path) -> None:
-            self.model = load(path)
-            self._fingerprint = None
-
         readers = {
             "vocab": lambda p: self.vocab.from_disk(p, exclude=("strings", "vectors")),
-            "cfg": lambda p: self.cfg.update(srsly.read_json(p)),
-            "model": read_model,
+            "cfg": lambda p: setattr(self, "cfg", srsly.read_json(p)),
+            "model": self._read_model,
             "kb": self._read_kb,
         }
         util.from_disk(Path(path), readers, exclude)
         return self
 
+    def _read_model(self, path: Path) -> None:
+        from .models.bi_encoder import load
+
+        self.model = load(path, self.model.attrs["settings"]["precision"])
+        self._fingerprint = self._trainer = None
+
     def _read_kb(self, path: Path) -> None:
         from .kb.knowledge_base import KnowledgeBase
+        from .kb.saved import find_kb
 
-        reference = path.parent / "kb.json"
-        place = Path(srsly.read_json(reference)["path"]) if reference.exists() else path
-        self.kb = self._trainer = None
-        self._kb_lost = None if place == path else f"The KB of {self.name} is not at {place} any more"
-        if place.exists():
-            kb = KnowledgeBase(place)
-            if place == path and kb.has_vectors:
-                self._check_fingerprint(kb)
-            self.set_kb(kb)
+        place, own = find_kb(path.parent)
+        self.kb = self._kb_lost = self._trainer = None
+        if place is None:
+            return
+        if not place.exists():
+            self._kb_lost = f"The KB of {self.name} is not at {place} any more"
+            return
+        kb = KnowledgeBase(place)
+        if own and kb.has_vectors:
+            self._check_fingerprint(kb)
+        self.set_kb(kb)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
         """The folder of `to_disk` as one byte string; of a KB over 200 MB only the path."""
@@ -434,7 +430,10 @@ class PelLinker(TrainablePipe):
         folder = tempfile.TemporaryDirectory(prefix="spacy-pel-")
         unpack_folder(data, Path(folder.name))
         self.from_disk(folder.name, exclude=exclude)
-        self._folder = folder
+        if self.kb is not None and Path(folder.name).resolve() in self.kb.path.resolve().parents:
+            self._folder = folder
+        else:
+            folder.cleanup()
         return self
 
     def __reduce__(self) -> tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -217,10 +218,10 @@ def test_score_counts_gold_mentions(trained):
 
 
 def test_two_runs_with_one_seed_are_equal(tmp_path, folder):
-    encoder = write_encoder(tmp_path / "encoder", hidden_dropout_prob=0.1)
+    encoder = write_encoder(tmp_path / "encoder")
     runs = []
     for i in range(2):
-        nlp, linker, examples, optimizer = make_pipeline(encoder, make_kb(tmp_path / f"kb{i}"))
+        nlp, linker, examples, optimizer = make_pipeline(encoder, make_kb(tmp_path / f"kb{i}"), dropout=0.2)
         train(nlp, examples, optimizer, steps=5)
         linker.index(progress=False)
         runs.append((linker.fingerprint, linker.rank([ent for doc in make_docs(nlp) for ent in doc.ents], 12)))
@@ -288,6 +289,83 @@ def test_after_more_training_the_vectors_are_not_saved_as_if_they_fitted(tmp_pat
     assert not again.get_pipe("pel_linker").kb.has_vectors and len(again.get_pipe("pel_linker").kb) == len(ENTITIES)
     with pytest.raises(PelError, match="no vectors yet"):
         again(unlinked(again)[0])
+
+
+def test_saving_in_place_after_more_training_leaves_what_can_be_loaded_and_indexed(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline")
+    optimizer = nlp.resume_training()
+    nlp.update(make_examples(nlp), sgd=optimizer)
+    nlp.to_disk(tmp_path / "pipeline")
+    again = spacy.load(tmp_path / "pipeline")
+    linker = again.get_pipe("pel_linker")
+    assert not linker.kb.has_vectors and len(linker.kb) == len(ENTITIES)
+    assert [path.name for path in linker.kb.path.iterdir()] == ["entities.sqlite"]
+    linker.index(progress=False)
+    assert again(unlinked(again)[0]).ents[0].kb_id_ == "D001241"
+
+
+def test_more_training_drops_the_tuned_threshold(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline")
+    nlp.get_pipe("pel_linker").cfg["nil_threshold"] = 0.5
+    nlp.update(make_examples(nlp), sgd=nlp.resume_training())
+    assert nlp.get_pipe("pel_linker").threshold is None
+
+
+def test_precision_is_the_reader_s_to_choose(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    settings = {"components": {"pel_linker": {"model": {"precision": "bf16"}}}}
+    nlp = spacy.load(tmp_path / "pipeline", config=settings)
+    assert nlp.get_pipe("pel_linker").model.attrs["settings"]["precision"] == "bf16"
+    assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+
+
+def test_training_with_a_loss_that_the_loaded_encoder_is_not_for(tmp_path):
+    _, dot, _, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        model={"similarity": "dot"},
+        loss={"@misc": "spacy_pel.CrossEntropyLoss.v1"},
+    )
+    dot.to_disk(tmp_path / "linker")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker").from_disk(tmp_path / "linker")
+    with pytest.raises(PelError, match="similarity = 'dot' does not go with the loss"):
+        nlp.update(make_examples(nlp))
+
+
+def test_bytes_without_the_kb_leave_the_one_that_is_set(trained):
+    linker = spacy.blank("en").add_pipe("pel_linker")
+    linker.from_bytes(trained.get_pipe("pel_linker").to_bytes())
+    linker.from_bytes(linker.to_bytes(exclude=["kb"]), exclude=["kb"])
+    assert [links(linker(doc)) for doc in unlinked(trained)] == GOLD
+
+
+def test_threads_link_as_one(tmp_path):
+    """Dropout is saved with the encoder; a prediction never has it, whatever other threads do."""
+    encoder = write_encoder(tmp_path / "encoder")
+    nlp, linker, _, _ = make_pipeline(encoder, make_kb(tmp_path / "kb"), dropout=0.5)
+    linker.index(progress=False)
+    spans = [ent for doc in make_docs(nlp) for ent in doc.ents]
+    expected = linker.rank(spans, 5)
+    with ThreadPoolExecutor(8) as threads:
+        assert all(found == expected for found in threads.map(lambda _: linker.rank(spans, 5), range(40)))
+
+
+def test_as_tuples(trained):
+    pairs = [(doc, i) for i, doc in enumerate(unlinked(trained))]
+    linked = list(trained.pipe(pairs, as_tuples=True, batch_size=4))
+    assert [(links(doc), i) for doc, i in linked] == [(gold, i) for i, gold in enumerate(GOLD)]
+
+
+def test_without_gold_ents_predicted_entities_are_trained_on(tmp_path):
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, _, examples, _ = make_pipeline(encoder, kb, use_gold_ents=False)
+    assert nlp.update(examples) == {"pel_linker": 0.0}
+    for example in examples:
+        example.predicted.ents = [Span(example.predicted, e.start, e.end, label="X") for e in example.reference.ents]
+    assert nlp.update(examples)["pel_linker"] > 0
 
 
 def test_saving_into_the_folder_the_kb_is_mapped_from(trained, tmp_path):

@@ -13,7 +13,9 @@ import srsly
 from spacy.tokens import DocBin
 from spacy.util import load_model_from_config
 from thinc.api import Config
-from tiny import ENTITIES, SENTENCES, make_docs, make_kb, write_encoder
+from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, write_encoder
+
+from spacy_pel.errors import PelError
 
 NOT_IN_KB = [
     ("Infliximab was given after radiotherapy .", {"Infliximab": "NIL", "radiotherapy": "NIL"}),
@@ -147,6 +149,31 @@ def test_the_dev_score_is_that_of_evaluate(tmp_path):
     result = spacy_cli("pel", "evaluate", tmp_path / "linker", tmp_path / "train.spacy", "--output", output)
     assert result.returncode == 0, result.stderr
     assert 100 * srsly.read_json(output)["recall_at_1"] == pytest.approx(float(shown), abs=0.01)
+
+
+def test_index_gives_a_pipeline_with_a_foreign_kb_its_own(tmp_path):
+    """A KB of another encoder is refused on loading; the command that the error names can be run all the same."""
+    _, linker, _, _ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    nlp, _, _, _ = make_pipeline(write_encoder(tmp_path / "other", intermediate_size=48), make_kb(tmp_path / "kb2"))
+    nlp.to_disk(tmp_path / "pipeline")
+    linker.kb.copy_to(tmp_path / "pipeline" / "pel_linker" / "kb")
+    with pytest.raises(PelError, match="was indexed with another encoder"):
+        spacy.load(tmp_path / "pipeline")
+    result = spacy_cli("pel", "evaluate", tmp_path / "pipeline", tmp_path / "none.spacy")
+    assert result.returncode == 1 and "was indexed with another encoder" in result.stderr
+    assert spacy_cli("pel", "index", tmp_path / "pipeline", tmp_path / "kb2", tmp_path / "out").returncode == 0
+    assert spacy.load(tmp_path / "out").get_pipe("pel_linker").kb.has_vectors
+
+
+def test_a_config_that_does_not_hold_is_one_line(tmp_path):
+    nlp, _, _, _ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    nlp.to_disk(tmp_path / "pipeline")
+    config = tmp_path / "pipeline" / "config.cfg"
+    config.write_text(config.read_text().replace('"spacy_pel.FGSM.v1"', '"spacy_pel.FGMS.v1"'), encoding="utf-8")
+    result = spacy_cli("pel", "index", tmp_path / "pipeline", tmp_path / "kb", tmp_path / "out")
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "cannot be loaded" in result.stderr and "spacy_pel.FGMS.v1" in result.stderr
 
 
 def test_a_config_without_a_kb_names_the_block(tmp_path):

@@ -103,7 +103,7 @@ def make_config(**overrides) -> dict:
     }
 
 
-def make_pipeline(encoder: Path, kb: KnowledgeBase, sentences=SENTENCES, **overrides):
+def make_pipeline(encoder: Path, kb: KnowledgeBase, sentences=SENTENCES, dropout=0.0, **overrides):
     """A blank English pipeline with an initialised linker, its Examples and an optimizer."""
     nlp = spacy.blank("en")
     linker = nlp.add_pipe("pel_linker", config=make_config(**overrides))
@@ -112,7 +112,7 @@ def make_pipeline(encoder: Path, kb: KnowledgeBase, sentences=SENTENCES, **overr
     linker.initialize(
         lambda: examples,
         nlp=nlp,
-        encoder_loader=partial(load_hf_encoder, str(encoder), None, 0.0),
+        encoder_loader=partial(load_hf_encoder, str(encoder), None, dropout),
         kb_loader=lambda: kb,
     )
     optimizer = nlp.create_optimizer()

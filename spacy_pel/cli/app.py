@@ -18,14 +18,14 @@ pel_app = typer.Typer(
 
 
 def command(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as `spacy pel NAME`; a `PelError` or `OSError` becomes one line on stderr, exit status 1."""
+    """Register a function as `spacy pel NAME`; an error that a user can mend becomes one line on stderr, status 1."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             try:
                 return function(*args, **kwargs)
-            except (PelError, OSError) as error:
+            except (PelError, OSError, ImportError) as error:
                 typer.echo(f"✘ {error}", err=True)
                 raise typer.Exit(1) from error
 

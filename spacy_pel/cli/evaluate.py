@@ -22,6 +22,7 @@ TABLE = {
     ),
     "NIL": ("nil_threshold", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate"),
     "All": ("all_recall_at_1", "all_recall_at_64"),
+    "End to end": ("end_to_end_precision", "end_to_end_recall", "end_to_end_f1"),
     "Speed": ("mentions_per_second",),
 }
 
@@ -33,6 +34,11 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="Write the measures here, as JSON")] = None,
     train: Annotated[Path | None, typer.Option(help="The training corpus: parts seen ids from unseen")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Use the first N documents only; 0 uses all")] = 0,
+    with_end_to_end: Annotated[
+        bool,
+        typer.Option("--end-to-end", help="Also score, by span and id, the entities that the pipeline finds"),
+    ] = False,
+    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
 ) -> None:
     """Link the gold mentions of a corpus and print the measures: recall, MRR, NIL, speed.
 
@@ -45,11 +51,12 @@ def evaluate(
 
     from ..corpora.docbin import read_docs
     from ..corpora.gold import NIL, gold_mentions
+    from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
     from ..evaluation.ranking import rank_gold
     from ..files import write_atomically
 
-    nlp, _, linker = load_linker(pipeline)
+    nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id)
     assert linker.kb is not None  # load_linker saw to it
     docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
     gold_ids = {id_ for doc in docs for mention in gold_mentions(doc) for id_ in mention.ids}
@@ -66,6 +73,9 @@ def evaluate(
     metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, train_ids=train_ids)
     metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
 
+    if with_end_to_end:
+        metrics |= end_to_end(nlp, docs, linker.kb)
+
     _print_table(metrics)
     n_missing = sum(id_ not in linker.kb for id_ in gold_ids - {NIL})
     msg.text(f"{n_missing:,} of {len(gold_ids - {NIL}):,} distinct gold ids are not in the KB.")
@@ -77,7 +87,8 @@ def evaluate(
 def _print_table(metrics: dict[str, Any]) -> None:
     rows = []
     for group, keys in TABLE.items():
-        rows += [(group if key == keys[0] else "", key, _format(metrics[key])) for key in keys]
+        shown = [key for key in keys if key in metrics]
+        rows += [(group if key == keys[0] else "", key, _format(metrics[key])) for key in shown]
     msg.table(rows, header=("", "Measure", "Value"), aligns=("l", "l", "r"), divider=True)
 
 

@@ -24,16 +24,13 @@ def index(
 
     Example: python -m spacy pel index training/model-last kb linker
     """
-    from spacy.cli._util import setup_gpu
-
     from ..kb.folders import new_folder
     from ..kb.knowledge_base import KnowledgeBase
     from .pipeline import load_linker
 
-    setup_gpu(gpu_id, silent=True)
     _check_out(out, force)
     source = KnowledgeBase(kb)
-    nlp, name, linker = load_linker(pipeline, needs_kb=False)
+    nlp, name, linker = load_linker(pipeline, needs_kb=False, gpu_id=gpu_id)
     start = perf_counter()
     with new_folder(out.absolute()) as folder:
         (folder / name).mkdir()

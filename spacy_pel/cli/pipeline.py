@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, cast
 
 from ..errors import PelError
@@ -12,14 +13,17 @@ if TYPE_CHECKING:
     from ..linker import PelLinker
 
 
-def load_linker(pipeline: str, *, needs_kb: bool = True) -> tuple[Language, str, PelLinker]:
+def load_linker(pipeline: str, *, needs_kb: bool = True, gpu_id: int = -1) -> tuple[Language, str, PelLinker]:
     """Load a pipeline and find its linker. RETURNS: the pipeline, the linker's name in it, and the linker.
 
-    RAISES: `PelError` unless there is exactly one `pel_linker`, with a KB if `needs_kb`.
+    needs_kb: without it the linker comes without its KB, in whatever state that is.
+    gpu_id: the GPU to load it to; -1 for the CPU.
+    RAISES: `PelError` where nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
     """
-    import spacy
+    from spacy.cli._util import setup_gpu
 
-    nlp = spacy.load(pipeline)
+    setup_gpu(gpu_id, silent=True)
+    nlp = _load(pipeline, needs_kb)
     names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
     if len(names) != 1:
         raise PelError(f"{pipeline} must hold one pel_linker, and holds {len(names)} among {nlp.pipe_names}")
@@ -28,3 +32,18 @@ def load_linker(pipeline: str, *, needs_kb: bool = True) -> tuple[Language, str,
     if needs_kb and linker.kb is None:
         raise PelError(f"{name} of {pipeline} has no KB: give it one with `spacy pel index {pipeline} KB OUT`")
     return nlp, name, linker
+
+
+def _load(pipeline: str, with_kb: bool) -> Language:
+    import spacy
+
+    from ..kb.saved import kb_ignored
+
+    try:
+        with nullcontext() if with_kb else kb_ignored():
+            return spacy.load(pipeline)
+    except PelError:
+        raise
+    except ValueError as error:  # what spaCy and confection raise for a config that does not hold
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise PelError(f"{pipeline} cannot be loaded: {' '.join(lines[:3])}") from error

@@ -18,6 +18,7 @@ from .pipeline import load_linker
 def tune_nil(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB; changed in place")],
     dev: Annotated[Path, typer.Argument(help="A corpus with gold mentions, some of them NIL", metavar="DEV.spacy")],
+    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
 ) -> None:
     """Find the score below which a mention is best called NIL (F1 of the NIL class), and store it in the pipeline.
 
@@ -28,7 +29,7 @@ def tune_nil(
     from ..evaluation.ranking import rank_gold
     from ..files import write_atomically
 
-    nlp, name, linker = load_linker(pipeline)
+    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id)
     assert linker.kb is not None  # load_linker saw to it
     ranked = rank_gold(linker, read_docs(dev, nlp.vocab), k=1, progress=True)
     try:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from spacy.tokens import Doc, Span
+from spacy.training import Example
 from spacy.util import logger
 
 from ..errors import PelError
@@ -35,6 +36,16 @@ def gold_mentions(doc: Doc) -> list[GoldMention]:
     ones), else its entities. A `kb_id_` of `"A|B"` gives the ids A and B."""
     spans = doc.spans.get(GOLD_GROUP, doc.ents)
     return [GoldMention(span, tuple(filter(None, span.kb_id_.split("|")))) for span in spans]
+
+
+def training_mentions(example: Example, use_gold_ents: bool) -> list[GoldMention]:
+    """The gold mentions of the reference that have an id; without `use_gold_ents` only those of them that are an entity
+    of the predicted Doc too."""
+    mentions = [mention for mention in gold_mentions(example.reference) if mention.is_linked]
+    if use_gold_ents:
+        return mentions
+    predicted = {(ent.start_char, ent.end_char) for ent in example.predicted.ents}
+    return [mention for mention in mentions if (mention.span.start_char, mention.span.end_char) in predicted]
 
 
 def check_gold_ids(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> None:

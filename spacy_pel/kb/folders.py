@@ -27,6 +27,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(stale, ignore_errors=True)
     folder = _sibling(path, "new")
     folder.mkdir()
+    aside = None
     try:
         yield folder
         for file in folder.iterdir():
@@ -40,6 +41,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         sync(path.parent)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        if aside is not None and not path.exists():
+            aside.rename(path)
         raise
     for old in left_aside(path):
         shutil.rmtree(old, ignore_errors=True)

@@ -160,6 +160,15 @@ class KnowledgeBase(Mapping[str, Entity]):
         if replaced:
             (self.path / replaced).unlink(missing_ok=True)
 
+    def drop_vectors(self) -> None:
+        """Leave the KB with its entities only, as before `index`: for vectors that no encoder fits any more."""
+        if self.has_vectors:
+            with self._store.update_meta() as meta:
+                for key in VECTORS_META:
+                    meta.pop(key, None)
+            self._vectors = None
+            self._remove_vectors(keep=None)
+
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The `k` entities with the largest inner product for each of `queries` (q, dim) float32, by exact search.
 

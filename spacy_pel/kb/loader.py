@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .knowledge_base import KnowledgeBase
 
 
 def make_kb_from_disk(path: Path) -> Callable:
@@ -13,7 +17,7 @@ def make_kb_from_disk(path: Path) -> Callable:
     return partial(_open, path)
 
 
-def _open(path: Path):
+def _open(path: Path) -> "KnowledgeBase":
     from .knowledge_base import KnowledgeBase
 
     return KnowledgeBase(path)

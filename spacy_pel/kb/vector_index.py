@@ -9,8 +9,12 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-import faiss
 import numpy as np
+
+try:
+    import faiss
+except ImportError as error:
+    raise ImportError('faiss is missing: python -m pip install "spacy-pel[cpu]", or "spacy-pel[gpu]"') from error
 
 from ..errors import PelError
 from .folders import sync
@@ -32,8 +36,14 @@ class VectorIndex:
     @classmethod
     def build(cls, vectors: np.ndarray) -> VectorIndex:
         """An index in memory over `vectors` (n, dim), of which it keeps a float32 copy."""
-        index = faiss.IndexFlatIP(vectors.shape[1])
-        index.add(np.ascontiguousarray(vectors, dtype=np.float32))
+        return cls.stream([vectors], vectors.shape[1])
+
+    @classmethod
+    def stream(cls, blocks: Iterable[np.ndarray], dim: int) -> VectorIndex:
+        """An index in memory over `blocks` of vectors (n, dim), one after the other."""
+        index = faiss.IndexFlatIP(dim)
+        for block in blocks:
+            index.add(np.ascontiguousarray(block, dtype=np.float32))
         return cls(index)
 
     @classmethod

@@ -22,15 +22,17 @@ from thinc.api import Model, get_torch_default_device, to_numpy
 from thinc.types import Floats2d
 from tqdm import tqdm
 from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.modeling_utils import no_init_weights
 
 from ..errors import PelError
 from ..kb.entity_store import Entity
 from .encoder_loader import Encoder, attention_for
 from .inputs import ENTITIES_AT_ONCE, RowBuilder, RowSettings
-from .precision import PRECISIONS
+from .precision import check_precision
 from .rows import TokenRows
 from .tower import SIMILARITIES, make_tower, set_transformer, tower_module
 
+SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 TOWERS = ("mention", "entity")  # shared towers have the first only
 ENTITY_SETTINGS = ("entity_length", "similarity", "entity_template", "aliases")
 
@@ -60,8 +62,7 @@ def make_bi_encoder(
     rows = RowSettings(mention_length, entity_length, entity_template, aliases)
     if similarity not in SIMILARITIES:
         raise PelError(f"[components.pel_linker.model]: similarity is {similarity!r}; choose one of {SIMILARITIES}.")
-    if precision not in PRECISIONS:
-        raise PelError(f"[components.pel_linker.model]: precision is {precision!r}; choose one of {PRECISIONS}.")
+    check_precision(precision)
     mention_tower = make_tower(similarity == "cosine", precision)
     entity_tower = mention_tower if shared_towers else make_tower(similarity == "cosine", precision)
     return Model(
@@ -86,7 +87,7 @@ def _forward(model: Model, rows: tuple[TokenRows, TokenRows], is_train: bool) ->
 def set_encoder(model: Model, encoder: Encoder) -> None:
     """Give both towers the weights of one pretrained encoder (a copy each, unless they are shared)."""
     longest = max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length)
-    limit = getattr(encoder.transformer.config, "max_position_embeddings", longest)
+    limit = _positions(encoder.transformer) or longest
     if longest > limit:
         raise PelError(
             f"[components.pel_linker.model]: rows of {longest} tokens are longer than the {limit} positions of the "
@@ -96,6 +97,13 @@ def set_encoder(model: Model, encoder: Encoder) -> None:
     for i, tower in enumerate(model.layers):
         transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
         set_transformer(tower, transformer, model.attrs["row_builder"].pad)
+
+
+def _positions(transformer: Any) -> int | None:
+    """The longest row an encoder takes; those of RoBERTa's kind begin to count behind the padding's position."""
+    padding = getattr(transformer.embeddings, "padding_idx", None)
+    positions = getattr(transformer.config, "max_position_embeddings", None)
+    return positions if padding is None or positions is None else positions - padding - 1
 
 
 def row_builder(model: Model) -> RowBuilder:
@@ -129,18 +137,22 @@ def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, pro
 
 def vector_size(model: Model) -> int:
     """The number of dimensions of its vectors."""
-    transformer = tower_module(model.get_ref("entity_tower")).transformer
-    return transformer.config.hidden_size  # type: ignore[union-attr]
+    return _entity_transformer(model).config.hidden_size
+
+
+def _entity_transformer(model: Model) -> Any:
+    return tower_module(model.get_ref("entity_tower")).transformer
 
 
 def fingerprint(model: Model) -> str:
     """A SHA-256 of all that decides an entity's vector: the entity tower's weights and configuration, the tokenizer
     and the settings of entity rows. Equal fingerprints mean equal vectors, up to the precision computed in."""
-    transformer = tower_module(model.get_ref("entity_tower")).transformer
+    transformer = _entity_transformer(model)
     settings = {key: model.attrs["settings"][key] for key in ENTITY_SETTINGS}
+    settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(row_builder(model).tokenizer.backend_tokenizer.to_str().encode())
-    for name, tensor in sorted(transformer.state_dict().items()):  # type: ignore[union-attr]
+    for name, tensor in sorted(transformer.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
@@ -165,10 +177,12 @@ def _save_transformer(transformer: Any, path: Path) -> None:
     os.replace(partial, path / "model.safetensors")
 
 
-def load(path: Path) -> Model:
-    """Read what `save` wrote, whatever its settings. RAISES: PelError naming the file that is missing or broken."""
+def load(path: Path, precision: str) -> Model:
+    """Read what `save` wrote, whatever its settings, to compute in `precision`, which is the reader's to choose.
+    RAISES: PelError naming the folder where a file is missing or broken."""
     try:
-        model = make_bi_encoder(**srsly.read_json(path / "bi_encoder.json"))
+        settings: Any = srsly.read_json(path / "bi_encoder.json")
+        model = make_bi_encoder(**{**settings, "precision": precision})
         tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True)
         model.attrs["row_builder"] = RowBuilder(tokenizer, model.attrs["row_settings"])
         for name, tower in zip(TOWERS, model.layers, strict=False):
@@ -180,7 +194,10 @@ def load(path: Path) -> Model:
 
 def _load_transformer(path: Path) -> Any:
     config = AutoConfig.from_pretrained(path, local_files_only=True)
-    transformer = AutoModel.from_config(config, attn_implementation=attention_for(get_torch_default_device()))
+    with no_init_weights():
+        transformer = AutoModel.from_config(
+            config, torch_dtype=torch.float32, **attention_for(get_torch_default_device())
+        )
     transformer.pooler = None
     transformer.load_state_dict(_load_weights(path / "model.safetensors"))
     return transformer

@@ -5,6 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+
 
 class Encoder(NamedTuple):
     """A pretrained transformer and its tokenizer, the marker tokens added to both."""
@@ -26,8 +29,9 @@ def make_hf_encoder(name: str, revision: str | None = None, dropout: float = 0.1
 
 
 def load_hf_encoder(name: str, revision: str | None, dropout: float) -> Encoder:
+    import torch
     from thinc.api import get_torch_default_device
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     from ..errors import PelError
     from .inputs import add_markers
@@ -35,13 +39,17 @@ def load_hf_encoder(name: str, revision: str | None, dropout: float) -> Encoder:
     local = Path(name).is_dir()
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, local_files_only=local)
+        config = AutoConfig.from_pretrained(name, revision=revision, local_files_only=local)
+        for key in DROPOUTS:
+            if hasattr(config, key):
+                setattr(config, key, dropout)
         transformer = AutoModel.from_pretrained(
             name,
+            config=config,
             revision=revision,
             local_files_only=local,
-            attn_implementation=attention_for(get_torch_default_device()),
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
+            torch_dtype=torch.float32,
+            **attention_for(get_torch_default_device()),
         )
     except (OSError, ValueError) as error:
         raise PelError(
@@ -54,9 +62,10 @@ def load_hf_encoder(name: str, revision: str | None, dropout: float) -> Encoder:
     return Encoder(transformer, tokenizer)
 
 
-def attention_for(device: Any) -> str:
-    """Plain attention on CPUs, where the fused kernel's backward pass is many times slower; the fused one elsewhere."""
-    return "eager" if device.type == "cpu" else "sdpa"
+def attention_for(device: Any) -> dict[str, str]:
+    """Plain attention on CPUs, where the fused kernel's backward pass is many times slower; elsewhere what
+    transformers chooses, the fused one if the encoder has it."""
+    return {"attn_implementation": "eager"} if device.type == "cpu" else {}
 
 
 def _first_line(error: Exception) -> str:

@@ -19,7 +19,6 @@ from .rows import TokenRows
 
 if TYPE_CHECKING:
     from spacy.tokens import Span
-    from transformers import PreTrainedTokenizerFast
 
     from ..kb.knowledge_base import Entity
 
@@ -60,7 +59,7 @@ class RowBuilder:
     tokenizer: a fast Hugging Face tokenizer that knows the three marker tokens (see `add_markers`).
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, settings: RowSettings) -> None:
+    def __init__(self, tokenizer: Any, settings: RowSettings) -> None:
         self.tokenizer = tokenizer
         self.settings = settings
         self.pad: int = tokenizer.pad_token_id or 0
@@ -175,7 +174,7 @@ class _TokenisedText:
         return 0 < piece < len(self.ids) and self._words[piece] == self._words[piece - 1]
 
 
-def add_markers(tokenizer: PreTrainedTokenizerFast) -> None:
+def add_markers(tokenizer: Any) -> None:
     """Add `[Ms]`, `[Me]` and `[ENT]` as special tokens. RAISES: PelError for a tokenizer without a Rust backend."""
     if not tokenizer.is_fast:
         raise PelError(
@@ -185,7 +184,7 @@ def add_markers(tokenizer: PreTrainedTokenizerFast) -> None:
     tokenizer.add_special_tokens({"additional_special_tokens": list(MARKERS)}, replace_additional_special_tokens=False)
 
 
-def _token_id(tokenizer: PreTrainedTokenizerFast, name: str) -> int:
+def _token_id(tokenizer: Any, name: str) -> int:
     token = getattr(tokenizer, f"{name}_id")
     if token is None:
         raise PelError(

@@ -12,13 +12,15 @@ from ..errors import PelError
 PRECISIONS = ("auto", "fp32", "bf16")
 
 
+def check_precision(precision: str) -> None:
+    """RAISES: PelError for a precision that does not exist."""
+    if precision not in PRECISIONS:
+        raise PelError(f"[components.pel_linker.model]: precision is {precision!r}; choose one of {PRECISIONS}.")
+
+
 def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
     """The dtype of matrix products on `device`: `precision` "auto" takes bfloat16 where the hardware multiplies it
     (GPUs from Ampere on, CPUs with AMX or AVX-512 BF16) and float32 elsewhere. Weights stay in float32."""
-    if precision not in PRECISIONS:
-        raise PelError(
-            f"[components.pel_linker.model]: precision is {precision!r}; choose one of {', '.join(PRECISIONS)}."
-        )
     if precision == "auto":
         return torch.bfloat16 if _has_bf16(device) else torch.float32
     return torch.bfloat16 if precision == "bf16" else torch.float32
@@ -26,7 +28,7 @@ def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 def _has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return torch.version.hip is not None or torch.cuda.get_device_capability(device)[0] >= 8
     if device.type != "cpu":
         return False
     return _cpu_has_bf16(torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {})

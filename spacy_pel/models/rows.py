@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ class PaddedBatch(NamedTuple):
 
     ids: np.ndarray
     mask: np.ndarray
-    step: np.ndarray | None = None
+    step: Any = None
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class TokenRows:
 
     tokens: np.ndarray
     offsets: np.ndarray
-    steps: Sequence[np.ndarray] | None = None
+    steps: Sequence[Any] | None = None
 
     @classmethod
-    def from_lists(cls, rows: Iterable[Sequence[int]]) -> TokenRows:
+    def from_lists(cls, rows: Iterable[Sequence[int] | np.ndarray]) -> TokenRows:
         rows = list(rows)
         offsets = np.zeros(len(rows) + 1, dtype="int64")
         np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -55,9 +55,13 @@ class TokenRows:
 
     def take(self, indices: Sequence[int] | np.ndarray) -> TokenRows:
         """The rows at `indices`, in that order, as new rows."""
-        return self.from_lists([self[int(i)] for i in indices])
+        indices = np.asarray(indices, dtype="int64")
+        lengths = self.offsets[indices + 1] - self.offsets[indices]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[indices] - offsets[:-1], lengths)
+        return TokenRows(self.tokens[places], offsets)
 
-    def with_steps(self, steps: Sequence[np.ndarray]) -> TokenRows:
+    def with_steps(self, steps: Sequence[Any]) -> TokenRows:
         return TokenRows(self.tokens, self.offsets, steps)
 
     def unique(self) -> tuple[TokenRows, np.ndarray]:
@@ -77,13 +81,13 @@ class TokenRows:
             width = max(1, int(lengths[order[start]]))
             indices = order[start : start + max(1, max_tokens // width)]
             step = self.steps[number] if self.steps is not None else None
-            yield indices, self._pad(indices, width, pad, step)
+            yield indices, self._pad(indices, lengths[indices], pad, step)
             start += len(indices)
             number += 1
 
-    def _pad(self, indices: np.ndarray, width: int, pad: int, step: np.ndarray | None) -> PaddedBatch:
-        columns = np.arange(width)
-        mask = columns[None, :] < self.lengths[indices][:, None]
+    def _pad(self, indices: np.ndarray, lengths: np.ndarray, pad: int, step: Any) -> PaddedBatch:
+        columns = np.arange(max(1, lengths.max()))
+        mask = columns[None, :] < lengths[:, None]
         ids = np.full(mask.shape, pad, dtype="int64")
         ids[mask] = self.tokens[(self.offsets[indices][:, None] + columns)[mask]]
         return PaddedBatch(ids, mask, step)

@@ -33,10 +33,17 @@ class MeanPooledTransformer(nn.Module):
         self.unit_length = unit_length
         self.precision = precision
 
+    def train(self, mode: bool = True) -> MeanPooledTransformer:
+        """Nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on where
+        gradients are (see `forward`), which PyTorch knows for each thread."""
+        return self
+
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None) -> torch.Tensor:
         """ids, mask (n, t); step None or (n, t, hidden), added to the word embeddings. Position and segment
         embeddings are constants of that sum, so this perturbs the composite input embedding. Returns (n, hidden)."""
         assert self.transformer is not None
+        if self.transformer.training != torch.is_grad_enabled():
+            self.transformer.train(torch.is_grad_enabled())
         dtype = compute_dtype(self.precision, ids.device)
         embedded = self.transformer.get_input_embeddings()(ids)
         if step is not None:
@@ -70,14 +77,18 @@ def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int) -> Non
 
 
 def tower_module(tower: Model) -> MeanPooledTransformer:
-    shim = tower.layers[0].shims[0]
+    return _shim(tower.layers[0])._model
+
+
+def _shim(layer: Model) -> PyTorchShim:
+    shim = layer.shims[0]
     assert isinstance(shim, PyTorchShim)
-    return shim._model
+    return shim
 
 
 def token_batches(tower: Model, rows: TokenRows) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
     """The padded batches in which `tower` encodes `rows`, each with its row numbers."""
-    device = get_torch_default_device().type
+    device = _shim(tower.layers[0]).device.type
     return rows.batches(TOKENS_AT_ONCE.get(device, TOKENS_AT_ONCE["cpu"]), tower.attrs["pad"])
 
 
@@ -96,12 +107,12 @@ def _forward(model: Model, rows: TokenRows, is_train: bool) -> tuple[Floats2d, C
 
 
 def _to_torch(model: Model, batch: PaddedBatch, is_train: bool) -> tuple[ArgsKwargs, Callable]:
-    device = get_torch_default_device()
+    device = _shim(model).device
     ids = torch.as_tensor(batch.ids, device=device)
     mask = torch.as_tensor(batch.mask, device=device)
     step = None if batch.step is None else xp2torch(batch.step, device=device)
     if is_train and step is None:  # a leaf of zeros: its gradient is that of the input embeddings
-        words = model.shims[0]._model.transformer.get_input_embeddings().weight
+        words = _shim(model)._model.transformer.get_input_embeddings().weight
         step = torch.zeros(*ids.shape, words.shape[1], dtype=words.dtype, device=device, requires_grad=True)
 
     def to_step_gradient(d_inputs: ArgsKwargs) -> Any:
@@ -111,7 +122,7 @@ def _to_torch(model: Model, batch: PaddedBatch, is_train: bool) -> tuple[ArgsKwa
     return ArgsKwargs(args=(ids, mask, step), kwargs={}), to_step_gradient
 
 
-def _from_torch(model: Model, inputs_outputs: tuple, is_train: bool) -> tuple[Floats2d, Callable]:
+def _from_torch(model: Model, inputs_outputs: tuple, is_train: bool) -> tuple[Any, Callable]:
     _, vectors = inputs_outputs
 
     def to_torch_gradient(d_vectors: Floats2d) -> ArgsKwargs:

@@ -19,6 +19,7 @@ def make_refresh_negatives(every: Literal["epoch"] = "epoch") -> Callable[[Langu
 def _refresh(last: dict[str, int], nlp: Language, info: dict[str, Any]) -> None:
     if info["step"] == 0 or info["epoch"] != last.get("epoch"):
         last["epoch"] = info["epoch"]
-        for _, pipe in nlp.pipeline:
-            if hasattr(pipe, "refresh_negatives"):
+        frozen = nlp.config["training"]["frozen_components"]
+        for name, pipe in nlp.pipeline:
+            if hasattr(pipe, "refresh_negatives") and name not in frozen:
                 pipe.refresh_negatives()

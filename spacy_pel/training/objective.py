@@ -1,21 +1,43 @@
-"""One training step: loss and gradients of a batch of mentions against its candidates, clean and adversarial."""
+"""What is minimised, and one step of it: the gradients of a batch against its candidates, clean and adversarial."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
+from ..errors import PelError
 from ..models.rows import TokenRows
 from ..models.tower import token_batches
 from .adversarial import FGSM
 from .candidates import Candidates
-from .losses import score_gradient
+from .losses import CrossEntropyLoss, ProxyLoss, score_gradient
+from .negatives import NegativeSampler
 
 Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: the loss, its negatives and their layout, and the adversarial part (None: without)."""
+
+    loss: ProxyLoss | CrossEntropyLoss
+    adversarial: FGSM | None
+    negatives: NegativeSampler
+    layout: str
+
+    def check_similarity(self, model: Model, name: str) -> None:
+        """RAISES: PelError if the bi-encoder's similarity is not the one that the loss is made for."""
+        similarity = model.attrs["settings"]["similarity"]
+        if similarity != self.loss.similarity:
+            raise PelError(
+                f"[components.{name}.model]: similarity = {similarity!r} does not go with the loss of "
+                f"[components.{name}.loss], which needs {self.loss.similarity!r}."
+            )
 
 
 def backpropagate(
@@ -50,7 +72,7 @@ def backpropagate(
 
 def loss_and_gradients(
     mentions: Floats2d, entities: Floats2d, candidates: Candidates, loss: Loss
-) -> tuple[float, Floats2d, Floats2d]:
+) -> tuple[float, Any, Any]:
     """The mean loss over m mentions and its gradients (m, d) and (r, d)."""
     device = get_torch_default_device()
     mention_vectors = xp2torch(mentions, requires_grad=True, device=device)
@@ -61,4 +83,5 @@ def loss_and_gradients(
     fixed = scores.detach().requires_grad_()
     value = loss(fixed, positives, negatives).mean()
     scores.backward(score_gradient(value, fixed, positives, negatives))
+    assert mention_vectors.grad is not None and entity_vectors.grad is not None
     return value.item(), torch2xp(mention_vectors.grad), torch2xp(entity_vectors.grad)

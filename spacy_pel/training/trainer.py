@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from time import perf_counter
 
 import numpy as np
@@ -14,25 +14,13 @@ from thinc.api import Model, to_numpy
 from ..corpora.gold import GoldMention
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.vector_index import VectorIndex
-from ..models.bi_encoder import encode_entities, row_builder
+from ..models.bi_encoder import encode_entities, row_builder, vector_size
+from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.rows import TokenRows
-from .adversarial import FGSM
 from .candidates import LAYOUTS
-from .losses import CrossEntropyLoss, ProxyLoss
-from .negatives import NegativeSampler
-from .objective import backpropagate
+from .objective import Objective, backpropagate
 
 MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What is minimised: the loss, its negatives and their layout, and the adversarial part (None: without)."""
-
-    loss: ProxyLoss | CrossEntropyLoss
-    adversarial: FGSM | None
-    negatives: NegativeSampler
-    layout: str
 
 
 class Trainer:
@@ -44,7 +32,7 @@ class Trainer:
         self.objective = objective
         self._rng = np.random.default_rng(seed)
         self._entity_rows: TokenRows | None = None
-        self._mention_rows: dict[tuple[str, int, int], np.ndarray] = {}
+        self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
         self._index: VectorIndex | None = None
         self._age = 0
 
@@ -85,7 +73,7 @@ class Trainer:
         )
 
     def _rows_of(self, spans: Sequence[Span]) -> list[np.ndarray]:
-        keys = [(span.doc.text, span.start_char, span.end_char) for span in spans]
+        keys = [(_digest(span.doc.text), span.start_char, span.end_char) for span in spans]
         new = [i for i, key in enumerate(keys) if key not in self._mention_rows]
         rows = row_builder(self.model).mentions([spans[i] for i in new])
         self._mention_rows.update((keys[i], rows[number]) for number, i in enumerate(new))
@@ -96,14 +84,25 @@ class Trainer:
         self._age += 1
 
     def refresh(self) -> VectorIndex:
-        """Encode the whole KB with the entity tower as it is now; hard negatives come from it until the next time."""
+        """Encode the whole KB with the entity tower as it is now. Hard negatives come from the latest encoding: that
+        of the first update, of a refresh, or of an evaluation that needed one."""
         start = perf_counter()
-        self._index = VectorIndex.build(encode_entities(self.model, self.entity_rows))
+        self._index = None  # its memory is free before the new one grows
+        self._index = VectorIndex.stream(self._entity_vectors(), vector_size(self.model))
         self._age = 0
         logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self.kb):,}", perf_counter() - start)
         return self._index
+
+    def _entity_vectors(self) -> Iterator[np.ndarray]:
+        for start in range(0, len(self.kb), ENTITIES_AT_ONCE):
+            rows = np.arange(start, min(start + ENTITIES_AT_ONCE, len(self.kb)))
+            yield encode_entities(self.model, self.entity_rows.take(rows))
 
     def current_index(self) -> VectorIndex:
         """The KB's vectors, encoded again unless they are at most `MAX_AGE` updates old: the scores that `spacy train`
         shows at the first step of an epoch then cost no pass over the KB beside that of the negatives."""
         return self.refresh() if self._index is None or self._age > MAX_AGE else self._index
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

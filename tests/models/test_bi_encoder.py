@@ -77,7 +77,7 @@ def test_both_towers_learn_through_the_whole_model(encoder):
 def test_what_is_saved_is_what_is_loaded(encoder, tmp_path, shared):
     model = build(encoder, shared_towers=shared, aliases="first")
     save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = load(tmp_path / "model", "fp32")
     assert again.attrs["settings"] == model.attrs["settings"] and fingerprint(again) == fingerprint(model)
     rows = row_builder(model).entities(ENTITIES)
     np.testing.assert_array_equal(model.predict((rows, rows))[0], again.predict((rows, rows))[0])

@@ -1,0 +1,45 @@
+"""Linking of the entities that a pipeline finds by itself: strict precision, recall and F1."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from spacy.language import Language
+from spacy.scorer import PRFScore
+from spacy.tokens import Doc
+
+from ..corpora.gold import NIL, gold_mentions
+from ..errors import PelError
+
+
+def end_to_end(nlp: Language, docs: Sequence[Doc], kb_ids: Container[str]) -> dict[str, float]:
+    """Run `nlp` over the texts of `docs` and compare its entities with their gold mentions.
+
+    A predicted entity is right if an annotated gold mention has its very span, and its id among the correct ones;
+    "NIL" is the id of a mention that has none in the KB. Precision: the share of right ones among predicted entities;
+    recall: among annotated gold mentions.
+    RETURNS: `end_to_end_precision`, `end_to_end_recall` and `end_to_end_f1`.
+    RAISES: `PelError` if the pipeline finds no entity at all.
+    """
+    score = PRFScore()
+    for gold_doc, doc in zip(docs, nlp.pipe(doc.text for doc in docs), strict=True):
+        gold = {
+            (mention.span.start_char, mention.span.end_char): {i for i in mention.ids if i in kb_ids} or {NIL}
+            for mention in gold_mentions(gold_doc)
+            if mention.ids
+        }
+        predicted = {(ent.start_char, ent.end_char): ent.kb_id_ for ent in doc.ents}
+        hits = sum(kb_id in gold.get(span, ()) for span, kb_id in predicted.items())
+        score.tp += hits
+        score.fp += len(predicted) - hits
+        score.fn += len(gold) - hits
+    if not score.tp + score.fp:
+        raise PelError(
+            f"The pipeline {nlp.pipe_names} finds no entity: --end-to-end needs a component that does, such as "
+            "`ner` or `entity_ruler`, before pel_linker."
+        )
+    return {
+        "end_to_end_precision": score.precision,
+        "end_to_end_recall": score.recall,
+        "end_to_end_f1": score.fscore,
+    }

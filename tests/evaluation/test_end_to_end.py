@@ -1,0 +1,51 @@
+"""End-to-end scores, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.language import Language
+
+from spacy_pel.errors import PelError
+from spacy_pel.evaluation.end_to_end import end_to_end
+
+
+@Language.component("link_by_label")
+def link_by_label(doc):
+    for ent in doc.ents:
+        for token in ent:
+            token.ent_kb_id_ = ent.label_
+    return doc
+
+
+def make_gold(nlp, words, spans):
+    doc = spacy.tokens.Doc(nlp.vocab, words=words)
+    doc.ents = [spacy.tokens.Span(doc, i, j, label="X", kb_id=kb_id) for i, j, kb_id in spans]
+    return doc
+
+
+def test_strict_spans_and_ids():
+    nlp = spacy.blank("en")
+    ruler = nlp.add_pipe("entity_ruler")
+    patterns = {"aspirin": "D1", "fever": "D9", "heart failure": "D3", "warp drive": "NIL", "lungs": "D5"}
+    ruler.add_patterns([{"label": kb_id, "pattern": text} for text, kb_id in patterns.items()])
+    nlp.add_pipe("link_by_label")
+    docs = [
+        # right: aspirin (one of two ids), warp drive (its id is not in the KB); wrong: fever's id, heart failure's span
+        make_gold(nlp, ["aspirin", "for", "fever"], [(0, 1, "D1|D2"), (2, 3, "D4")]),
+        make_gold(nlp, ["acute", "heart", "failure", "on", "warp", "drive"], [(0, 3, "D3"), (4, 6, "D404")]),
+        # lungs is no gold mention; unannotated ones do not count
+        make_gold(nlp, ["lungs", "and", "toes"], [(2, 3, "")]),
+    ]
+    scores = end_to_end(nlp, docs, {"D1", "D2", "D3", "D4", "D5"})
+    assert scores == {
+        "end_to_end_precision": pytest.approx(2 / 5),
+        "end_to_end_recall": pytest.approx(2 / 4),
+        "end_to_end_f1": pytest.approx(2 * 0.4 * 0.5 / 0.9),
+    }
+
+
+def test_a_pipeline_that_finds_nothing_is_named():
+    nlp = spacy.blank("en")
+    with pytest.raises(PelError, match="finds no entity: --end-to-end needs"):
+        end_to_end(nlp, [make_gold(nlp, ["aspirin"], [(0, 1, "D1")])], {"D1"})
