@@ -36,7 +36,7 @@ def index(
         (folder / name).mkdir()
         linker.set_kb(source.copy_to(folder / name / "kb", vectors=False))
         linker.index()
-        linker.save_kb = nlp.config["components"][name]["save_kb"] = True
+        linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
         nlp.to_disk(folder)
     seconds = perf_counter() - start
     msg.good(f"{out}: {len(source):,} entities in {seconds:.0f} s ({len(source) / seconds:,.0f} a second)")

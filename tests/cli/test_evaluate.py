@@ -17,7 +17,7 @@ FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D3", 0.8), ("D2", 0.7)], "newbo
 @pytest.fixture
 def linker(monkeypatch):
     linker = LookupLinker(FOUND, {"D1", "D2", "D3"}, threshold=0.5)
-    monkeypatch.setattr(evaluate, "load_linker", lambda pipeline: (NLP, "pel_linker", linker))
+    monkeypatch.setattr(evaluate, "load_linker", lambda pipeline, **_: (NLP, "pel_linker", linker))
     return linker
 
 

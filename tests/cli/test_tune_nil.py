@@ -26,7 +26,7 @@ def pipeline(tmp_path):
 def run(monkeypatch, tmp_path, pipeline):
     def run_with(linker, *mentions):
         linker.cfg = {"other": 1}
-        monkeypatch.setattr(tune_nil, "load_linker", lambda path: (spacy.load(path), "pel_linker", linker))
+        monkeypatch.setattr(tune_nil, "load_linker", lambda path, **_: (spacy.load(path), "pel_linker", linker))
         write_docs(tmp_path / "dev.spacy", [make_doc(*mentions)])
         return CliRunner().invoke(pel_app, ["tune-nil", str(pipeline), str(tmp_path / "dev.spacy")])
 

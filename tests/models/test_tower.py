@@ -9,7 +9,7 @@ from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import encode_entities, row_builder
-from spacy_pel.models.precision import _cpu_has_bf16, compute_dtype
+from spacy_pel.models.precision import _cpu_has_bf16, check_precision, compute_dtype
 from spacy_pel.models.rows import TokenRows
 from spacy_pel.models.tower import tower_module
 
@@ -95,4 +95,4 @@ def test_auto_takes_bfloat16_where_the_processor_has_it():
     assert compute_dtype("auto", cpu) in (torch.float32, torch.bfloat16)
     assert compute_dtype("auto", torch.device("mps")) is torch.float32
     with pytest.raises(PelError, match="precision is 'fp16'"):
-        compute_dtype("fp16", cpu)
+        check_precision("fp16")
