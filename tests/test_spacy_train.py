@@ -139,8 +139,8 @@ def test_train_index_tune_evaluate(tmp_path, layout, negatives):
 
 
 def test_the_dev_score_is_that_of_evaluate(tmp_path):
-    """The last score that `spacy train` shows is what `evaluate` measures afterwards. Step 81 is the second of its epoch,
-    so the vectors of the epoch's refresh are two updates old and the KB is encoded again."""
+    """The last score that `spacy train` shows is what `evaluate` measures afterwards. Step 81 is the second of its
+    epoch, so the vectors of the epoch's refresh are two updates old and the KB is encoded again."""
     result = spacy_cli(*prepare(tmp_path), "--training.max_steps", "81", "--training.eval_frequency", "27")
     assert result.returncode == 0, result.stderr
     *_, shown = re.findall(r"^ +\d+ +81 +\S+ +(\S+)", result.stdout, flags=re.MULTILINE)
