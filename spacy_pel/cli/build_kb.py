@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def build_kb(
     source: Annotated[Path, typer.Argument(help="File with the entity records")],
     out: Annotated[Path, typer.Argument(help="KB folder to write")],
-    format: Annotated[str, typer.Option("--format", help="Format of SOURCE: jsonl")] = "jsonl",
+    format: Annotated[str, typer.Option("--format", help="Format of SOURCE: jsonl or csv (.tsv: with tabs)")] = "jsonl",
     source_note: Annotated[str, typer.Option("--source", help="Note: where the records come from")] = "",
     release: Annotated[str, typer.Option("--release", help="Note: their release")] = "",
     licence: Annotated[str, typer.Option("--licence", help="Note: their licence")] = "",

@@ -1,4 +1,4 @@
-"""`spacy pel convert`: an annotated corpus → a DocBin with gold mentions."""
+"""`spacy pel convert`: an annotated corpus → one DocBin with gold mentions, or two parts of it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Format(str, Enum):
     """The formats that can be read."""
 
     pubtator = "pubtator"
+    spacy = "spacy"
 
 
 @command("convert")
@@ -32,25 +33,38 @@ def convert(
     lang: Annotated[str, typer.Option(help="Language whose tokenizer is used")] = "en",
     strip_prefix: Annotated[str, typer.Option(help="Taken off every id, say UMLS:")] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Stop where offsets do not hold their mention")] = False,
+    held_out: Annotated[Path | None, typer.Option(help="Write every FOLD-th document here instead of to OUT")] = None,
+    fold: Annotated[int, typer.Option(min=2, help="See --held-out")] = 5,
 ) -> None:
     """Write the documents of an annotated corpus, with every gold mention and its id, as a .spacy file.
+
+    Formats: pubtator, and spacy (a .spacy file or a folder of them, with kb_ids on its entities).
 
     Example: python -m spacy pel convert CDR_DevelopmentSet.PubTator.txt corpus/dev.spacy --format pubtator
     """
     import spacy
     from tqdm import tqdm
 
-    from ..corpora.docbin import write_docs
+    from ..corpora.docbin import read_docs, write_docs
     from ..corpora.pubtator import PubTatorReader
 
     try:
         nlp = spacy.blank(lang)
     except ImportError as error:
         raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
-    reader = PubTatorReader(source, nlp, strict=strict, strip_prefix=strip_prefix)
-    write_docs(out, tqdm(reader, desc="Converting", unit=" documents", disable=None))
-    _print_counts(reader.counts)
-    msg.good(f"Wrote {out}")
+    pubtator = PubTatorReader(source, nlp, strict=strict, strip_prefix=strip_prefix)
+    reader = pubtator if format is Format.pubtator else read_docs(source, nlp.vocab)
+    docs = list(tqdm(reader, desc="Converting", unit=" documents", disable=None))
+    kept = [doc for i, doc in enumerate(docs) if held_out is None or i % fold]
+    if not kept:
+        raise PelError(f"{source} has one document: --held-out leaves none for {out}")
+    write_docs(out, kept)
+    if format is Format.pubtator:
+        _print_counts(pubtator.counts)
+    msg.good(f"Wrote {len(kept):,} documents to {out}")
+    if held_out:
+        write_docs(held_out, docs[::fold])
+        msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")
 
 
 def _print_counts(counts: PubTatorCounts) -> None:

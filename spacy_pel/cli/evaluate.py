@@ -18,7 +18,7 @@ TABLE = {
     "Mentions": ("n_mentions", "n_in_kb", "n_nil", "n_unannotated"),
     "In the KB": (
         *("recall_at_1", "recall_at_5", "recall_at_16", "recall_at_64", "mrr"),
-        *("seen_recall_at_1", "unseen_recall_at_1"),
+        *("seen_recall_at_1", "unseen_recall_at_1", "n_ambiguous", "ambiguous_recall_at_1"),
     ),
     "NIL": ("nil_threshold", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate"),
     "All": ("all_recall_at_1", "all_recall_at_64"),
@@ -32,7 +32,7 @@ def evaluate(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB")],
     corpus: Annotated[Path, typer.Argument(help="A corpus with gold mentions", metavar="CORPUS.spacy")],
     output: Annotated[Path | None, typer.Option(help="Write the measures here, as JSON")] = None,
-    train: Annotated[Path | None, typer.Option(help="The training corpus: parts seen ids from unseen")] = None,
+    train: Annotated[Path | None, typer.Option(help="The training corpus: tells seen ids, ambiguous forms")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Use the first N documents only; 0 uses all")] = 0,
     with_end_to_end: Annotated[
         bool,
@@ -50,7 +50,7 @@ def evaluate(
     from time import perf_counter
 
     from ..corpora.docbin import read_docs
-    from ..corpora.gold import NIL, gold_mentions
+    from ..corpora.gold import NIL, ambiguous_forms, gold_mentions
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
     from ..evaluation.ranking import rank_gold
@@ -59,18 +59,20 @@ def evaluate(
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id)
     assert linker.kb is not None  # load_linker saw to it
     docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
-    gold_ids = {id_ for doc in docs for mention in gold_mentions(doc) for id_ in mention.ids}
+    mentions = [mention for doc in docs for mention in gold_mentions(doc)]
+    gold_ids = {id_ for mention in mentions for id_ in mention.ids}
     if not gold_ids:
         raise PelError(f"{corpus} has no annotated mention: there is nothing to measure")
-    train_ids = None
+    known: dict[str, Any] = {}
     if train:
-        train_docs = read_docs(train, nlp.vocab)
-        train_ids = {id_ for doc in train_docs for mention in gold_mentions(doc) for id_ in mention.ids}
+        learnt = [mention for doc in read_docs(train, nlp.vocab) for mention in gold_mentions(doc)]
+        known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
+        known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
 
     start = perf_counter()
     ranked = rank_gold(linker, docs, k=max(MIN_DEPTH, linker.top_k), progress=True)
     seconds = perf_counter() - start
-    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, train_ids=train_ids)
+    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, **known)
     metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
 
     if with_end_to_end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from spacy.tokens import Doc, Span
@@ -26,6 +27,11 @@ class GoldMention(NamedTuple):
     ids: tuple[str, ...]
 
     @property
+    def form(self) -> str:
+        """The mention's text, case ignored."""
+        return self.span.text.casefold()
+
+    @property
     def is_linked(self) -> bool:
         """Whether it has an id to learn from: annotated, and not NIL."""
         return bool(self.ids) and self.ids != (NIL,)
@@ -36,6 +42,19 @@ def gold_mentions(doc: Doc) -> list[GoldMention]:
     ones), else its entities. A `kb_id_` of `"A|B"` gives the ids A and B."""
     spans = doc.spans.get(GOLD_GROUP, doc.ents)
     return [GoldMention(span, tuple(filter(None, span.kb_id_.split("|")))) for span in spans]
+
+
+def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
+    """The forms that mean one entity here and another there (NIL counts as one): their mentions share no correct id."""
+    meanings: dict[str, set[tuple[str, ...]]] = {}
+    for mention in mentions:
+        if mention.ids:
+            meanings.setdefault(mention.form, set()).add(mention.ids)
+    return {
+        form
+        for form, golds in meanings.items()
+        if any(set(one).isdisjoint(other) for one, other in combinations(golds, 2))
+    }
 
 
 def training_mentions(example: Example, use_gold_ents: bool) -> list[GoldMention]:

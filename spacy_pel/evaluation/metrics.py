@@ -13,10 +13,11 @@ from ..corpora.gold import NIL
 
 class RankedMention(NamedTuple):
     """A gold mention and what the linker found: `gold` as in `GoldMention.ids`, `candidates` as (id, score), best
-    first."""
+    first, `form` as in `GoldMention.form`."""
 
     gold: tuple[str, ...]
     candidates: Sequence[tuple[str, float]]
+    form: str = ""
 
     @property
     def top_score(self) -> float:
@@ -35,6 +36,7 @@ def link_metrics(
     *,
     nil_threshold: float | None = None,
     train_ids: Container[str] | None = None,
+    ambiguous_forms: Container[str] | None = None,
 ) -> dict[str, Any]:
     """Measure a ranking: fractions in [0, 1], counts, and None for a measure with nothing to measure.
 
@@ -43,6 +45,8 @@ def link_metrics(
     - `recall_at_k` (k = 1, 5, 16, 64): share of the mentions in the KB with a correct id among their first k;
       `mrr`: mean of 1 / rank of the first correct id, 0 where none was found. The threshold plays no part in either.
     - `seen_recall_at_1`, `unseen_recall_at_1`: by whether any id of the mention is in `train_ids`; None without them.
+    - `ambiguous_recall_at_1`: over the `n_ambiguous` of them whose form is in `ambiguous_forms`, where only the context
+      can tell; None without such forms given.
     - `nil_precision`, `nil_recall`, `nil_f1`: the NIL class, predicted where the top score is below the threshold.
     - `all_recall_at_k` (k = 1, 64): over all annotated mentions, NIL being one more class: a mention under the
       threshold predicts NIL at every k, one at or above it never does. Like the nil_* before, None without a threshold.
@@ -66,6 +70,8 @@ def link_metrics(
         "mrr": _mean(1 / rank[~nil]),
         "seen_recall_at_1": None,
         "unseen_recall_at_1": None,
+        "n_ambiguous": None,
+        "ambiguous_recall_at_1": None,
         **dict.fromkeys(("all_recall_at_1", "all_recall_at_64", "nil_precision", "nil_recall", "nil_f1")),
         "nil_auprc": average_precision(nil, -top_score),
         "nil_base_rate": _mean(nil),
@@ -75,6 +81,10 @@ def link_metrics(
         seen = np.array([any(id_ in train_ids for id_ in mention.gold) for mention in annotated], dtype=bool)
         metrics["seen_recall_at_1"] = recall(1, ~nil & seen)
         metrics["unseen_recall_at_1"] = recall(1, ~nil & ~seen)
+    if ambiguous_forms is not None:
+        ambiguous = ~nil & np.array([mention.form in ambiguous_forms for mention in annotated], dtype=bool)
+        metrics["n_ambiguous"] = int(ambiguous.sum())
+        metrics["ambiguous_recall_at_1"] = recall(1, ambiguous)
     if nil_threshold is not None:
         under = top_score < nil_threshold
         metrics["nil_precision"] = _mean(nil[under])

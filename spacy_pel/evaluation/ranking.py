@@ -35,4 +35,4 @@ def rank_gold(linker: Ranker, docs: Iterable[Doc], k: int, *, progress: bool = F
             found.extend(linker.rank(chunk, k))
             bar.update(len(chunk))
     candidates = iter(found)
-    return [RankedMention(mention.ids, next(candidates) if mention.ids else ()) for mention in mentions]
+    return [RankedMention(mention.ids, next(candidates) if mention.ids else (), mention.form) for mention in mentions]

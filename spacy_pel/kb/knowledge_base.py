@@ -155,7 +155,8 @@ class KnowledgeBase(Mapping[str, Entity]):
             path = self.path / _next_vectors(replaced)
             sha256 = VectorIndex.write(path, blocks, count=len(self), dim=dim)
             meta.update(dim=dim, metric=metric, index_type="flat", fingerprint=fingerprint)
-            meta["vectors"] = {"file": path.name, "size": path.stat().st_size, "sha256": sha256}
+            sample = VectorIndex.sample_digest(path)
+            meta["vectors"] = {"file": path.name, "size": path.stat().st_size, "sha256": sha256, "sample": sample}
         self._vectors = self._open_vectors()
         if replaced:
             (self.path / replaced).unlink(missing_ok=True)
@@ -216,14 +217,16 @@ class KnowledgeBase(Mapping[str, Entity]):
     def _open_vectors(self) -> VectorIndex | None:
         if not self.has_vectors:
             return None
-        path, size = self.path / self.meta["vectors"]["file"], self.meta["vectors"]["size"]
+        recorded = self.meta["vectors"]
+        path, size = self.path / recorded["file"], recorded["size"]
         try:
             if not path.is_file():
                 raise PelError(f"{path}: the file is missing")
             if path.stat().st_size != size:  # before it is mapped: reading past the end of a mapped file is fatal
                 raise PelError(f"{path}: has {path.stat().st_size} bytes instead of {size}")
             vectors = VectorIndex.open(path)
-            if (len(vectors), vectors.dim) != (len(self), self.dim):
+            same_shape = (len(vectors), vectors.dim) == (len(self), self.dim)
+            if not same_shape or VectorIndex.sample_digest(path) != recorded.get("sample"):
                 raise PelError(f"{path}: holds the vectors of another KB")
         except PelError as error:
             raise PelError(

@@ -22,6 +22,8 @@ from .folders import sync
 # From this many queries on, a search is one matrix product (BLAS): at 384 dimensions about 13 times faster.
 faiss.cvar.distance_compute_blas_threshold = 20
 
+SAMPLES, SAMPLE_BYTES = 64, 4096
+
 # The threads of OpenMP do not survive a fork: a child that waits for them hangs.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=partial(faiss.omp_set_num_threads, 1))
@@ -82,6 +84,16 @@ class VectorIndex:
             partial_path.unlink(missing_ok=True)
             raise
         return sha256.hexdigest()
+
+    @staticmethod
+    def sample_digest(path: Path) -> str:
+        """A hash of `SAMPLES` blocks spread over the file: tells a foreign file at once, where SHA-256 reads it all."""
+        blake2b, size = hashlib.blake2b(digest_size=16), path.stat().st_size
+        with path.open("rb") as file:
+            for i in range(SAMPLES):
+                file.seek(i * max(size - SAMPLE_BYTES, 0) // (SAMPLES - 1))
+                blake2b.update(file.read(SAMPLE_BYTES))
+        return blake2b.hexdigest()
 
     def __len__(self) -> int:
         return self._index.ntotal

@@ -58,3 +58,29 @@ def test_bad_arguments_are_one_line_each(tmp_path):
         assert error in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == [source]
+
+
+def texts(path):
+    return [doc.text for doc in read_docs(path, spacy.blank("en").vocab)]
+
+
+def test_every_fold_th_document_can_be_held_out(tmp_path):
+    source, out, held_out = tmp_path / "cdr.txt", tmp_path / "train.spacy", tmp_path / "dev.spacy"
+    source.write_text("".join(f"{i}|t|Title {i}\n\n" for i in range(7)))
+    result = convert(source, out, "--held-out", str(held_out), "--fold", "3")
+    assert result.exit_code == 0, result.output
+    assert texts(held_out) == ["Title 0", "Title 3", "Title 6"]
+    assert texts(out) == ["Title 1", "Title 2", "Title 4", "Title 5"]
+    again = CliRunner().invoke(
+        pel_app, ["convert", str(out), str(tmp_path / "part.spacy"), "--format", "spacy", "--held-out", str(held_out)]
+    )
+    assert again.exit_code == 0, again.output
+    assert texts(held_out) == ["Title 1"] and len(texts(tmp_path / "part.spacy")) == 3
+
+
+def test_one_document_cannot_be_parted(tmp_path):
+    source = tmp_path / "cdr.txt"
+    source.write_text(PUBTATOR)
+    result = convert(source, tmp_path / "train.spacy", "--held-out", str(tmp_path / "dev.spacy"))
+    assert result.exit_code == 1 and "has one document" in result.stderr
+    assert list(tmp_path.iterdir()) == [source]

@@ -43,6 +43,7 @@ def test_the_table_and_the_json(tmp_path, linker, dev):
         **{"n_mentions": 3, "n_in_kb": 2, "n_nil": 1, "n_unannotated": 1},
         **{"recall_at_1": 0.5, "recall_at_5": 1.0, "recall_at_16": 1.0, "recall_at_64": 1.0, "mrr": 0.75},
         **{"seen_recall_at_1": 1.0, "unseen_recall_at_1": 0.0},
+        **{"n_ambiguous": 0, "ambiguous_recall_at_1": None},
         **{"all_recall_at_1": pytest.approx(2 / 3), "all_recall_at_64": 1.0},
         **{"nil_precision": 1.0, "nil_recall": 1.0, "nil_f1": 1.0, "nil_auprc": 1.0},
         **{"nil_base_rate": pytest.approx(1 / 3), "nil_threshold": 0.5},

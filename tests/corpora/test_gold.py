@@ -4,7 +4,7 @@ import pytest
 import spacy
 from spacy.tokens import Span
 
-from spacy_pel.corpora.gold import GOLD_GROUP, gold_mentions
+from spacy_pel.corpora.gold import GOLD_GROUP, ambiguous_forms, gold_mentions
 
 
 @pytest.fixture
@@ -30,3 +30,20 @@ def test_the_group_wins_over_the_entities_even_if_it_is_empty(doc):
     assert [mention.ids for mention in gold_mentions(doc)] == [("D1",), ("D2",)]
     doc.spans[GOLD_GROUP] = []
     assert gold_mentions(doc) == []
+
+
+def test_ambiguous_forms():
+    nlp = spacy.blank("en")
+
+    def mentions(*pairs):
+        for text, kb_id in pairs:
+            doc = nlp(text)
+            doc.ents = [Span(doc, 0, len(doc), label="X", kb_id=kb_id)]
+            yield from gold_mentions(doc)
+
+    two_entities = [("Cold", "D1"), ("cold", "D2")]
+    entity_and_nil = [("MS", "D3"), ("MS", "NIL")]
+    share_an_id = [("flu", "D4"), ("flu", "D4|D5")]
+    unannotated = [("fever", "D6"), ("fever", "")]
+    pairs = [*two_entities, *entity_and_nil, *share_an_id, *unannotated]
+    assert ambiguous_forms(mentions(*pairs)) == {"cold", "ms"}

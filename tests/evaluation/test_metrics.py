@@ -124,3 +124,14 @@ def test_average_precision_with_infinite_ties_and_without_positives():
     positive = np.array([True, False, True])
     assert average_precision(positive, np.array([np.inf, np.inf, 0.0])) == pytest.approx(1 / 2 * 1 / 2 + 1 / 2 * 2 / 3)
     assert average_precision(~np.ones(3, dtype=bool), np.zeros(3)) is None
+
+
+def test_ambiguous_forms_are_about_mentions_in_the_kb():
+    forms = ["cold", "cold", "MS", "cold", "cold", "cold", "cold"]
+    mentions = [mention._replace(form=form) for mention, form in zip(MENTIONS, forms)]
+    metrics = link_metrics(mentions, KB, ambiguous_forms={"cold"})
+    assert metrics["n_ambiguous"] == 3  # A, B, and the A that nothing was found for; not the two NIL ones
+    assert metrics["ambiguous_recall_at_1"] == 1 / 3
+    assert link_metrics(mentions, KB, ambiguous_forms=())["ambiguous_recall_at_1"] is None
+    without = link_metrics(mentions, KB)
+    assert without["n_ambiguous"] is without["ambiguous_recall_at_1"] is None

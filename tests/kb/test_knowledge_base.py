@@ -329,6 +329,13 @@ def other_dimension(path):
     path.write_bytes(data)
 
 
+def other_vectors(path):
+    """A whole file of the same shape with the vectors of another KB."""
+    data = bytearray(path.read_bytes())
+    data[-160:] = reversed(data[-160:])
+    path.write_bytes(data)
+
+
 BREAKAGES = [
     ("entities.sqlite", lambda path: path.unlink(), "missing"),
     ("entities.sqlite", truncate, "malformed|truncated"),
@@ -340,6 +347,7 @@ BREAKAGES = [
     ("vectors-1.faiss", truncate, "bytes instead of"),
     ("vectors-1.faiss", lambda path: path.write_bytes(b"x" * path.stat().st_size), "faiss cannot read"),
     ("vectors-1.faiss", other_dimension, "another KB"),
+    ("vectors-1.faiss", other_vectors, "another KB"),
 ]
 
 

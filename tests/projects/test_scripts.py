@@ -135,10 +135,22 @@ def test_table_has_a_row_for_each_file_baselines_first(tmp_path):
     srsly.write_json(tmp_path / "baseline-tfidf.json", {"n_mentions": 13310, "recall_at_1": 0.5, "nil_f1": 0.25})
     assert run("table", tmp_path, "n_mentions,recall_at_1,nil_f1").returncode == 0
     assert (tmp_path / "table.md").read_text().splitlines() == [
-        "| | n_mentions | recall_at_1 | nil_f1 |",
+        "|  | n_mentions | recall_at_1 | nil_f1 |",
         "| --- | ---: | ---: | ---: |",
         "| baseline-tfidf | 13,310 | 0.500 | 0.250 |",
         "| dev | 13,310 | 0.812 | – |",
+    ]
+
+
+def test_table_with_a_row_for_each_measure(tmp_path):
+    srsly.write_json(tmp_path / "dev.json", {"n_ambiguous": 1310, "recall_at_1": 0.81249})
+    srsly.write_json(tmp_path / "baseline-tfidf.json", {"n_ambiguous": 1310, "recall_at_1": None})
+    assert run("table", tmp_path, "n_ambiguous,recall_at_1", "--transpose").returncode == 0
+    assert (tmp_path / "table.md").read_text().splitlines() == [
+        "|  | baseline-tfidf | dev |",
+        "| --- | ---: | ---: |",
+        "| n_ambiguous | 1,310 | 1,310 |",
+        "| recall_at_1 | – | 0.812 |",
     ]
 
 

@@ -15,9 +15,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from spacy.tokens import Doc
 from tqdm import tqdm
 
-from spacy_pel.corpora.gold import GoldMention, gold_mentions
+from spacy_pel.corpora.gold import GoldMention, ambiguous_forms, gold_mentions
 from spacy_pel.corpora.pubtator import PubTatorReader
 from spacy_pel.evaluation.metrics import RankedMention, link_metrics
+from spacy_pel.evaluation.nil import tune_threshold
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 Candidates = list[tuple[str, float]]
@@ -28,7 +29,8 @@ def main(
     kb_path: Annotated[Path, typer.Argument(metavar="KB", help="KB folder of `build-kb`")],
     corpus: Annotated[Path, typer.Argument(help="Gold mentions: a PubTator file")],
     output: Annotated[Path, typer.Argument(help="Folder for baseline-<name>.json")],
-    train: Annotated[Path | None, typer.Option(help="Training corpus, to tell seen ids from unseen ones")] = None,
+    train: Annotated[Path | None, typer.Option(help="Training corpus: tells seen ids, ambiguous forms")] = None,
+    tune: Annotated[Path | None, typer.Option(help="Corpus on which each baseline's NIL threshold is tuned")] = None,
     k: Annotated[int, typer.Option(help="Candidates a mention")] = 64,
     scispacy: Annotated[bool, typer.Option("--scispacy", help="scispaCy's own generator on a part of the KB")] = False,
     subset: Annotated[int, typer.Option(help="Entities in that part: the gold ones and seeded others; 0: all")] = 5000,
@@ -40,7 +42,12 @@ def main(
     """
     entities = list(KnowledgeBase(kb_path).entities())
     mentions = read_mentions(corpus)
-    train_ids = {i for m in read_mentions(train) for i in m.ids} if train else None
+    tuning = read_mentions(tune) if tune else []
+    known: dict[str, Any] = {}
+    if train:
+        learnt = read_mentions(train)
+        known["train_ids"] = {i for m in learnt for i in m.ids}
+        known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
     rankers: dict[str, Callable[[], Ranker]]
     if scispacy:
         from scispacy_generator import scispacy_ranker
@@ -54,8 +61,10 @@ def main(
         rankers = {"exact-alias": lambda: exact_ranker(entities, k), "tfidf": lambda: tfidf_ranker(entities, k)}
     for name, build in rankers.items():
         began = time.perf_counter()
-        ranked = rank(build(), mentions)
-        values: dict[str, Any] = link_metrics(ranked, {e.id for e in entities}, train_ids=train_ids)
+        ranked = rank(build(), [*tuning, *mentions])
+        ids = {e.id for e in entities}
+        threshold = tune_threshold(ranked[: len(tuning)], ids).threshold if tuning else None
+        values: dict[str, Any] = link_metrics(ranked[len(tuning) :], ids, nil_threshold=threshold, **known)
         output.mkdir(parents=True, exist_ok=True)
         srsly.write_json(output / f"baseline-{name}.json", values)
         typer.echo(f"{name}: {values['n_mentions']:,} mentions in {time.perf_counter() - began:.0f} s")
@@ -72,7 +81,7 @@ def rank(ranker: Ranker, mentions: Sequence[GoldMention]) -> list[RankedMention]
     """Candidates for every mention; a string that occurs many times is ranked once."""
     texts = sorted({mention.span.text for mention in mentions})
     found = dict(zip(texts, ranker(texts), strict=True))
-    return [RankedMention(mention.ids, found[mention.span.text]) for mention in mentions]
+    return [RankedMention(mention.ids, found[mention.span.text], mention.form) for mention in mentions]
 
 
 def names(entity: Entity) -> Iterator[str]:

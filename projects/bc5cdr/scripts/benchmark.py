@@ -17,7 +17,7 @@ import numpy as np
 import spacy
 import srsly
 import typer
-from spacy.util import load_config, load_model_from_config, minibatch
+from spacy.util import load_config, load_model_from_config, minibatch, resolve_dot_names
 from tqdm import tqdm
 from wasabi import msg
 
@@ -53,7 +53,8 @@ def time_steps(config: Path, steps: int) -> dict[str, float]:
     nlp = load_model_from_config(load_config(config), auto_fill=True)
     nlp.initialize()
     linker, optimizer = nlp.get_pipe("pel_linker"), nlp.create_optimizer()
-    examples = list(islice(corpus_of(config, "train")(nlp), BATCH * (steps + WARM_UP)))
+    (corpus,) = resolve_dot_names(nlp.config.interpolate(), ["corpora.train"])
+    examples = list(islice(corpus(nlp), BATCH * (steps + WARM_UP)))
     batches = list(minibatch((m for example in examples for m in gold_mentions(example.reference)), BATCH))
     trainer = Trainer(linker.model, linker.kb, linker.objective, seed=0)
     trainer.refresh()
@@ -122,10 +123,6 @@ def compare_precision(pipeline: Path, config: Path) -> dict[str, float]:
         "bf16 and fp32: smallest cosine of an entity's vectors": float(cosines[1].min()),
         "bf16 and fp32: equal top-1 over dev mentions": float(np.mean(vectors["bf16"][2] == vectors["fp32"][2])),
     }
-
-
-def corpus_of(config: Path, name: str) -> Any:
-    return spacy.registry.resolve({"corpora": load_config(config).interpolate()["corpora"]})["corpora"][name]
 
 
 def dev_path(config: Path) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..entity_store import Entity
+from .csv import read_csv
 from .jsonl import read_jsonl
 
-READERS: dict[str, Callable[[Path], Iterator[Entity]]] = {"jsonl": read_jsonl}
+READERS: dict[str, Callable[[Path], Iterator[Entity]]] = {"csv": read_csv, "jsonl": read_jsonl}

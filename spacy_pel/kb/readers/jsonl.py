@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from ...errors import PelError
 from ..entity_store import Entity
+from .rows import entities
 
 
 def read_jsonl(path: Path) -> Iterator[Entity]:
@@ -20,28 +20,14 @@ def read_jsonl(path: Path) -> Iterator[Entity]:
 
     RAISES: `PelError` naming file and line for anything else, for an id that comes twice, and for an empty file.
     """
-    lines: dict[str, int] = {}
     with Path(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                entity = _parse(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
-                if entity.id in lines:
-                    raise PelError(
-                        f'the id "{entity.id}" is that of line {lines[entity.id]}; give every entity its own id'
-                    )
-            except PelError as error:
-                raise PelError(f"{path}:{number}: {error}.") from error
-            lines[entity.id] = number
-            yield entity
-    if not lines:
-        raise PelError(f"{path}: holds no entities; write one JSON object a line.")
+        numbered = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+        yield from entities(path, numbered, _parse)
 
 
 def _parse(line: bytes) -> Entity:
     try:
-        record = json.loads(line.decode("utf-8"))
+        record = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise PelError(f"byte {error.start + 1} of the line is not UTF-8; save the file as UTF-8") from error
     except (ValueError, RecursionError) as error:

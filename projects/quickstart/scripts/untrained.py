@@ -1,0 +1,24 @@
+"""Save the pipeline as the training config initialises it, before any step: the baseline of the pretrained encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from spacy.training.initialize import init_nlp
+from spacy.util import load_config
+
+
+def main(
+    config: Annotated[Path, typer.Argument(help="The training config")],
+    output: Annotated[Path, typer.Argument(help="Folder for the pipeline")],
+) -> None:
+    """Initialise and save; `python -m spacy pel index` then encodes the KB with it."""
+    nlp = init_nlp(load_config(config, interpolate=False))
+    nlp.to_disk(output)
+    typer.echo(f"{output}: {', '.join(nlp.pipe_names)}, untrained")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,140 @@
+"""`spacy pel new-project`: a spaCy project, ready to run, for a KB and a corpus of one's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from math import ceil
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+    from ..corpora.gold import GoldMention
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+FILES = {"project.yml": "project.yml", "train.cfg": "configs/train.cfg"}
+KB_FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "csv"}
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+BATCH, STEPS = 32, 300  # of the template's config; epochs are chosen for about so many steps, and at least two
+FOLD = 5
+
+
+class _Template(Template):
+    """`%{name}`, since `${name}` belongs to spaCy."""
+
+    delimiter = "%"
+
+
+@command("new-project")
+def new_project(
+    folder: Annotated[Path, typer.Argument(help="Folder to create", metavar="DIR")],
+    kb: Annotated[Path, typer.Option(help="Entity records: .jsonl, .csv or .tsv")],
+    corpus: Annotated[Path, typer.Option(help="Annotated documents: .spacy, or PubTator under any other name")],
+    dev: Annotated[Path | None, typer.Option(help="Development documents; else every fifth of CORPUS")] = None,
+    encoder: Annotated[str, typer.Option(help="Pretrained encoder: Hugging Face name or folder")] = MINILM,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that is there already")] = False,
+) -> None:
+    """Create a spaCy project that trains and evaluates a linker on your own KB and corpus.
+
+    Both are read once, so that what does not fit together is said now, and the training is sized by the corpus.
+
+    Example: python -m spacy pel new-project my_linker --kb entities.jsonl --corpus annotated.pubtator
+    """
+    if folder.exists() and not force:
+        raise PelError(f"{folder} is there already: choose another folder, or write into it with --force")
+    for path in filter(None, (kb, corpus, dev)):
+        if not path.is_file():
+            raise PelError(f"{path} does not exist, or is no file")
+    if kb.suffix not in KB_FORMATS:
+        raise PelError(f"{kb}: the name of a KB file must end in {', '.join(KB_FORMATS)}")
+    ids = {entity.id for entity in _read_kb(kb)}
+    train_mentions, dev_mentions = _mentions(corpus, dev)
+    linked = _check_gold(train_mentions, ids, kb, corpus)
+    n_nil = sum(bool(mention.ids) and ids.isdisjoint(mention.ids) for mention in dev_mentions)
+    is_encoder_folder = Path(encoder).is_dir()
+
+    steps_per_epoch = ceil(linked / BATCH)
+    epochs = max(2, round(STEPS / steps_per_epoch))
+    values = {
+        "title_json": json.dumps(f"Entity linking: {kb.name} and {corpus.name}"),
+        "kb_json": json.dumps(str(kb.resolve())),
+        "kb_format": KB_FORMATS[kb.suffix],
+        "corpus_json": json.dumps(str(corpus.resolve())),
+        "corpus_format": _format(corpus),
+        "convert_script": "\n".join(f"      - {json.dumps(line)}" for line in _convert(dev)),
+        "tune_step": "    - tune-nil\n" if 0 < n_nil < len(dev_mentions) else "",
+        "encoder_json": json.dumps(str(Path(encoder).resolve()) if is_encoder_folder else encoder),
+        "mentions": f"{linked:,}",
+        "steps_per_epoch": steps_per_epoch,
+        "epochs": epochs,
+        "warmup_steps": steps_per_epoch * epochs // 10,
+        "total_steps": steps_per_epoch * epochs,
+    }
+    for name, place in FILES.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_Template((TEMPLATES / name).read_text("utf-8")).substitute(values), "utf-8")
+    msg.good(f"Wrote {folder}: {epochs} epochs, {steps_per_epoch * epochs:,} steps of {BATCH} mentions")
+    msg.text(f"Next: python -m spacy project run all {folder}")
+
+
+def _read_kb(path: Path) -> Iterator:
+    from tqdm import tqdm
+
+    from ..kb.readers import READERS
+
+    yield from tqdm(READERS[KB_FORMATS[path.suffix]](path), desc="Entities", unit=" entities", disable=None)
+
+
+def _mentions(corpus: Path, dev: Path | None) -> tuple[list[GoldMention], list[GoldMention]]:
+    """Annotated mentions to learn from and to measure on, parted as `convert` will part them."""
+    from ..corpora.gold import gold_mentions
+
+    docs = _read_docs(corpus)
+    parts = (docs, _read_docs(dev)) if dev else ([doc for i, doc in enumerate(docs) if i % FOLD], docs[::FOLD])
+    train, held_out = ([m for m in chain.from_iterable(map(gold_mentions, part)) if m.ids] for part in parts)
+    return train, held_out
+
+
+def _read_docs(path: Path) -> list[Doc]:
+    import spacy
+
+    from ..corpora.docbin import read_docs
+    from ..corpora.pubtator import PubTatorReader
+
+    nlp = spacy.blank("en")
+    return list(read_docs(path, nlp.vocab) if _format(path) == "spacy" else PubTatorReader(path, nlp))
+
+
+def _check_gold(mentions: list[GoldMention], ids: set[str], kb: Path, corpus: Path) -> int:
+    """Say how many mentions the KB has an entity for. RETURNS: that number. RAISES: `PelError` if it is none."""
+    linked = sum(not ids.isdisjoint(mention.ids) for mention in mentions)
+    msg.info(f"{len(ids):,} entities; of {len(mentions):,} mentions to learn from, {linked:,} have an id of the KB")
+    if not linked:
+        examples = sorted({id_ for mention in mentions for id_ in mention.ids})[:3]
+        raise PelError(
+            f"no mention of {corpus} has an id of {kb} (there: {', '.join(examples) or 'none'}; "
+            f"in the KB: {', '.join(sorted(ids)[:3])}): check that both use the same ids"
+        )
+    return linked
+
+
+def _format(path: Path) -> str:
+    return "spacy" if path.suffix == ".spacy" else "pubtator"
+
+
+def _convert(dev: Path | None) -> list[str]:
+    line = 'python -m spacy pel convert "${vars.corpus}" corpus/train.spacy --format ${vars.corpus_format}'
+    if dev is None:
+        return [f"{line} --held-out corpus/dev.spacy --fold {FOLD}"]
+    return [line, f'python -m spacy pel convert "{dev.resolve()}" corpus/dev.spacy --format {_format(dev)}']

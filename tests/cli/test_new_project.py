@@ -1,0 +1,108 @@
+"""`spacy pel new-project` writes a project that fits the files it was given."""
+
+import json
+import re
+
+import pytest
+import spacy
+import srsly
+from spacy.util import load_config, load_model_from_config
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.corpora.pubtator import PubTatorReader
+
+
+def pubtator(n, id="D1", nil_every=2):
+    return "".join(
+        f"{i}|t|Fever\n{i}|a|after rest.\n{i}\t0\t5\tFever\tDisease\t{'-1' if i % nil_every == 0 else id}\n\n"
+        for i in range(1, n + 1)
+    )
+
+
+@pytest.fixture
+def kb(tmp_path):
+    path = tmp_path / "my kb.jsonl"
+    path.write_text(json.dumps({"id": "D1", "name": "Fever"}) + "\n")
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "my corpus.txt"
+    path.write_text(pubtator(20))
+    return path
+
+
+def new_project(*arguments):
+    return CliRunner().invoke(pel_app, ["new-project", *map(str, arguments)])
+
+
+def scripts(folder):
+    return {command["name"]: command["script"] for command in srsly.read_yaml(folder / "project.yml")["commands"]}
+
+
+def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
+    folder = tmp_path / "project"
+    result = new_project(folder, "--kb", kb, "--corpus", corpus)
+    assert result.exit_code == 0, result.output
+    assert f"Next: python -m spacy project run all {folder}" in result.output
+    project = srsly.read_yaml(folder / "project.yml")
+    assert (project["vars"]["kb_source"], project["vars"]["kb_format"]) == (str(kb), "jsonl")
+    assert (project["vars"]["corpus"], project["vars"]["corpus_format"]) == (str(corpus), "pubtator")
+    assert "--held-out corpus/dev.spacy" in scripts(folder)["convert"][0]
+    assert "tune-nil" in project["workflows"]["all"]
+    config = load_config(folder / "configs" / "train.cfg", interpolate=False)
+    nlp = load_model_from_config(config, auto_fill=True)
+    assert nlp.pipe_names == ["pel_linker"]
+    # 8 of the 16 documents to learn from are linked: one batch an epoch
+    assert nlp.config["training"]["max_epochs"] == 300
+    assert nlp.config["training"]["optimizer"]["learn_rate"]["total_steps"] == 300
+    assert nlp.config["paths"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
+    nlp = spacy.blank("en")
+    kb, docs, dev = tmp_path / "kb.tsv", tmp_path / "train.spacy", tmp_path / "dev.spacy"
+    kb.write_text("id\tname\nD1\tFever\n")
+    write_docs(docs, PubTatorReader(corpus, nlp))
+    all_known = tmp_path / "dev.txt"
+    all_known.write_text(pubtator(3, nil_every=10))
+    write_docs(dev, PubTatorReader(all_known, nlp))
+    folder = tmp_path / "project"
+    result = new_project(folder, "--kb", kb, "--corpus", docs, "--dev", dev, "--encoder", tmp_path)
+    assert result.exit_code == 0, result.output
+    project = srsly.read_yaml(folder / "project.yml")
+    assert (project["vars"]["kb_format"], project["vars"]["corpus_format"]) == ("csv", "spacy")
+    assert scripts(folder)["convert"][1].endswith(f'"{dev}" corpus/dev.spacy --format spacy')
+    assert "tune-nil" not in project["workflows"]["all"]  # nothing in dev is NIL
+    assert load_config(folder / "configs" / "train.cfg")["paths"]["encoder"] == str(tmp_path)
+
+
+def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
+    other = tmp_path / "other.txt"
+    other.write_text(pubtator(5, id="C0015967"))
+    nothing = tmp_path / "nothing.xml"
+    nothing.write_text("<kb/>")
+    folder = tmp_path / "project"
+    for arguments, message in [
+        (("--kb", kb, "--corpus", other), r"no mention of .*other.txt has an id of .*C0015967.*D1.*use the same ids"),
+        (("--kb", tmp_path / "no.jsonl", "--corpus", corpus), r"no.jsonl does not exist"),
+        (("--kb", nothing, "--corpus", corpus), r"must end in \.jsonl, \.csv, \.tsv"),
+        (("--kb", kb, "--corpus", kb), r"my kb\.jsonl:1: no title line"),
+    ]:
+        result = new_project(folder, *arguments)
+        assert result.exit_code == 1
+        (line,) = result.stderr.strip().splitlines()[-1:]
+        assert re.search(message, line), line
+        assert not folder.exists()
+
+
+def test_a_folder_that_is_there_is_kept_unless_forced(tmp_path, kb, corpus):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    assert "is there already" in new_project(folder, "--kb", kb, "--corpus", corpus).stderr
+    assert new_project(folder, "--kb", kb, "--corpus", corpus, "--force").exit_code == 0
+    assert (folder / "notes.txt").read_text() == "mine"

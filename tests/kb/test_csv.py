@@ -1,0 +1,59 @@
+"""Entity records from CSV and TSV."""
+
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.readers.csv import read_csv
+
+TABLE = (
+    "\ufeffID,name,aliases,types,definition,score\n"
+    'D1,"Fever, acute",pyrexia| febrile state |,Disease,"A ""hot"" body.",3\n'
+    "\n"
+    "D2,Aspirin,,Chemical|Drug,,\n"
+)
+
+
+def test_columns_by_name(tmp_path):
+    path = tmp_path / "kb.csv"
+    path.write_text(TABLE, "utf-8")
+    expected = [
+        Entity("D1", "Fever, acute", ("pyrexia", "febrile state"), ("Disease",), 'A "hot" body.'),
+        Entity("D2", "Aspirin", (), ("Chemical", "Drug")),
+    ]
+    assert list(read_csv(path)) == expected
+
+
+def test_tabs_in_a_tsv_and_long_fields(tmp_path):
+    path = tmp_path / "kb.tsv"
+    aliases = "|".join(f"name {i}" for i in range(20_000))
+    path.write_text(f"name\tid\taliases\nFever\tD1\t{aliases}\n")
+    (entity,) = read_csv(path)
+    assert (entity.id, entity.name, len(entity.aliases)) == ("D1", "Fever", 20_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"kb\.csv:1: no column \"id\""),
+        ("id,title\nD1,x\n", r"kb\.csv:1: no column \"name\" among \['id', 'title'\]"),
+        ("id,name\n", r"kb\.csv: holds no entities"),
+        ("id,name\nD1,\n", r'kb\.csv:2: "name" is empty'),
+        ("id,name\nD1,a,b\n", r"kb\.csv:2: the row has 3 columns, the header 2"),
+        ("id,name\nD1,a\nD2,b\nD1,c\n", r'kb\.csv:4: the id "D1" is that of line 2'),
+        ('id,name\nD1,"a\n', r"kb\.csv:2: unexpected end of data"),
+        ("id,name\nNIL,a\n", r'kb\.csv:2: the id "NIL" means something else'),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(tmp_path, text, message):
+    path = tmp_path / "kb.csv"
+    path.write_text(text)
+    with pytest.raises(PelError, match=message):
+        list(read_csv(path))
+
+
+def test_not_utf8(tmp_path):
+    path = tmp_path / "kb.csv"
+    path.write_bytes("id,name\nD1,Fièvre\n".encode("latin-1"))
+    with pytest.raises(PelError, match="not UTF-8"):
+        list(read_csv(path))
