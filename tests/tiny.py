@@ -64,9 +64,10 @@ def write_encoder(path: Path, **settings) -> Path:
     ]
     (path / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
     BertTokenizerFast(str(path / "vocab.txt")).save_pretrained(path)
-    config = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64} | settings
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=len(vocab), max_position_embeddings=64, **config)).save_pretrained(path)
+    config = BertConfig(**{"vocab_size": len(vocab), "max_position_embeddings": 64, **size, **settings})
+    BertModel(config).save_pretrained(path)
     return path
 
 

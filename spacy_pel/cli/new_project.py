@@ -25,7 +25,8 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 FILES = {"project.yml": "project.yml", "train.cfg": "configs/train.cfg"}
 KB_FORMATS = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "csv"}
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-BATCH, STEPS = 32, 300  # of the template's config; epochs are chosen for about so many steps, and at least two
+BATCH = 32  # of the template's config
+STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 2, 20  # epochs for about so many steps; each costs a pass over the KB
 FOLD = 5
 
 
@@ -64,7 +65,7 @@ def new_project(
     is_encoder_folder = Path(encoder).is_dir()
 
     steps_per_epoch = ceil(linked / BATCH)
-    epochs = max(2, round(STEPS / steps_per_epoch))
+    epochs = min(max(FEWEST_EPOCHS, round(STEPS / steps_per_epoch)), MOST_EPOCHS)
     values = {
         "title_json": json.dumps(f"Entity linking: {kb.name} and {corpus.name}"),
         "kb_json": json.dumps(str(kb.resolve())),

@@ -57,8 +57,8 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     nlp = load_model_from_config(config, auto_fill=True)
     assert nlp.pipe_names == ["pel_linker"]
     # 8 of the 16 documents to learn from are linked: one batch an epoch
-    assert nlp.config["training"]["max_epochs"] == 300
-    assert nlp.config["training"]["optimizer"]["learn_rate"]["total_steps"] == 300
+    assert nlp.config["training"]["max_epochs"] == 20
+    assert nlp.config["training"]["optimizer"]["learn_rate"]["total_steps"] == 20
     assert nlp.config["paths"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
 
 

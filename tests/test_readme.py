@@ -1,0 +1,55 @@
+"""What the README shows is run: its example, on a linker over the quickstart's KB, its record and its commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tiny import make_pipeline, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.readers.jsonl import read_jsonl
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+KB = ROOT / "projects" / "quickstart" / "data" / "kb.jsonl"
+
+
+def block(language: str, after: str = "") -> str:
+    found = re.search(rf"{re.escape(after)}\s*```{language}\n(.*?)```", README, re.DOTALL)
+    assert found, f"README.md has no {language} block after {after!r}"
+    return found[1]
+
+
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
+    encoder = write_encoder(tmp_path / "encoder")
+    kb = KnowledgeBase.create(tmp_path / "kb", read_jsonl(KB))
+    known = [("MS was found .", {"MS": "C0026269"})]
+    nlp, linker, *_ = make_pipeline(encoder, kb, known)
+    linker.index()
+    nlp.to_disk(tmp_path / "projects" / "quickstart" / "linker")
+    monkeypatch.chdir(tmp_path)
+    code = block("python", after="<!-- example -->")
+    assert len(code.strip().splitlines()) <= 16
+    exec(compile(code, "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    mentions = [line for line in lines if not line.startswith(" ")]
+    assert [line.split()[0] for line in mentions] == ["MS", "MS", "vertigo"]
+    assert len(lines) == 9 and all(line.split()[0] in kb for line in lines if line.startswith(" "))
+
+
+def test_the_record_is_read(tmp_path):
+    path = tmp_path / "kb.jsonl"
+    path.write_text(block("json"))
+    (entity,) = read_jsonl(path)
+    assert entity.id and entity.name and entity.aliases and entity.definition
+
+
+def test_every_command_is_there_and_its_help_has_an_example():
+    registered = {command.name for command in pel_app.registered_commands}
+    assert set(re.findall(r"spacy pel ([a-z-]+)", README)) == registered
+    for name in registered:
+        result = CliRunner().invoke(pel_app, [name, "--help"])
+        assert result.exit_code == 0 and f"Example: python -m spacy pel {name}" in " ".join(result.output.split())
