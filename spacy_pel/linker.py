@@ -20,7 +20,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 
 from .corpora.gold import NIL, check_gold_ids, gold_mentions, training_mentions
-from .errors import PelError
+from .errors import PelError, warn_without_ner
 from .extensions import set_extensions
 from .files import pack_folder, unpack_folder
 
@@ -176,6 +176,8 @@ class PelLinker(TrainablePipe):
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Link the entities of `docs`: for every Doc one `Link` an entity. RAISES: PelError without an indexed KB."""
         docs = list(docs)
+        if self._trainer is None:
+            warn_without_ner(docs, self.name)
         wanted = [ent for doc in docs for ent in doc.ents if ent.label_ not in self.labels_discard]
         ranked = iter(self.rank(wanted, self.top_k, keep=self.max_candidates))
         return [
@@ -210,13 +212,9 @@ class PelLinker(TrainablePipe):
         kb = self._require_kb()
         if self._trainer is not None:
             return self._trainer.current_index().search
-        if not kb.has_vectors:
-            raise PelError(
-                f"The KB {kb.path} holds entities but no vectors yet: run `python -m spacy pel index PIPELINE "
-                f"{kb.path} OUT`, or linker.index() in Python."
-            )
-        self._check_fingerprint(kb)
-        return kb.search
+        if kb.has_vectors:
+            self._check_fingerprint(kb)
+        return kb.search  # it says what to run where there are no vectors
 
     def _require_kb(self) -> "KnowledgeBase":
         if self.kb is None:

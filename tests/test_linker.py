@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -231,6 +232,18 @@ def test_two_runs_with_one_seed_are_equal(tmp_path, folder):
 # --- what can be wrong ---
 
 
+def test_a_pipeline_in_which_nothing_looks_for_entities_is_told_so(tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker")
+    with pytest.warns(UserWarning, match="pel_linker links doc.ents, and no component has looked for entities"):
+        nlp("She took aspirin.")
+    nlp.add_pipe("entity_ruler", before="pel_linker").add_patterns([{"label": "X", "pattern": "lithium"}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp("She took aspirin.")  # it looked and found none
+        nlp("")
+
+
 def test_docs_without_entities_need_no_kb(tmp_path):
     nlp = spacy.blank("en")
     nlp.add_pipe("pel_linker")
@@ -247,7 +260,7 @@ def test_linking_without_a_kb_says_what_to_run(folder, trained, docs):
 def test_linking_before_indexing_says_what_to_run(trained, tmp_path, docs):
     linker = spacy.blank("en").add_pipe("pel_linker").from_disk(save(trained, tmp_path / "linker"))
     linker.set_kb(make_kb(tmp_path / "kb"))
-    with pytest.raises(PelError, match="holds entities but no vectors yet: run `python -m spacy pel index"):
+    with pytest.raises(PelError, match="the KB has no vectors; run `python -m spacy pel index"):
         linker(docs[0])
 
 
@@ -287,7 +300,7 @@ def test_after_more_training_the_vectors_are_not_saved_as_if_they_fitted(tmp_pat
     nlp.to_disk(tmp_path / "pipeline")
     again = spacy.load(tmp_path / "pipeline")
     assert not again.get_pipe("pel_linker").kb.has_vectors and len(again.get_pipe("pel_linker").kb) == len(ENTITIES)
-    with pytest.raises(PelError, match="no vectors yet"):
+    with pytest.raises(PelError, match="has no vectors"):
         again(unlinked(again)[0])
 
 
