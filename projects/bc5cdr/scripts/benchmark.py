@@ -6,6 +6,7 @@ The two sides of every ratio are measured in turn, in one run. Prints a table an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -41,11 +42,20 @@ def main(
     output: Annotated[Path, typer.Argument(help="JSON file for the figures")],
     steps: Annotated[int, typer.Option(help="Timed training steps of each kind")] = 8,
     docs: Annotated[int, typer.Option(help="Documents linked through nlp.pipe")] = 100,
+    part: Annotated[list[str] | None, typer.Option(help="Only this: steps, linking or precision")] = None,
 ) -> None:
-    """Measure and print."""
-    figures = time_steps(config, steps) | time_linking(pipeline, config, docs) | compare_precision(pipeline, config)
-    srsly.write_json(output, figures)
-    msg.table([(key, f"{value:,.4g}") for key, value in figures.items()], aligns=("l", "r"), divider=True)
+    """Measure and print, a part at a time; figures of parts that are not run again stay in the file."""
+    parts: dict[str, Callable[[], dict[str, float]]] = {
+        "steps": lambda: time_steps(config, steps),
+        "linking": lambda: time_linking(pipeline, config, docs),
+        "precision": lambda: compare_precision(pipeline, config),
+    }
+    figures: dict[str, Any] = dict(srsly.read_json(output)) if output.is_file() else {}
+    for name in part or parts:
+        measured = parts[name]()
+        msg.table([(key, f"{value:,.4g}") for key, value in measured.items()], aligns=("l", "r"), divider=True)
+        figures |= measured
+        srsly.write_json(output, figures)
 
 
 def time_steps(config: Path, steps: int) -> dict[str, float]:
