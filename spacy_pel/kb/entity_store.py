@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PelError
+from .counts import Counts
 
 FORMAT_VERSION = 1
 APPLICATION_ID = 0x7350454C  # "sPEL", in the header of the file
@@ -27,6 +28,7 @@ CREATE TABLE entities (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL, name TEXT NOT NULL, aliases TEXT NOT NULL, types TEXT NOT NULL,
     definition TEXT NOT NULL, xrefs TEXT NOT NULL, source TEXT NOT NULL
 );
+CREATE TABLE retired (id TEXT PRIMARY KEY, successor TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -34,7 +36,11 @@ CREATE TABLE entities (
 class Entity:
     """One record of a KB. `id` is what `ent.kb_id_` becomes; only `id` and `name` are required.
 
-    RAISES: `PelError` for an id that a gold standard or a link could not be told from: "NIL", or one with a "|".
+    `types` are what filters compare, `type_names` what the encoder reads in their place: one for each type, or none
+    where the types are names already.
+
+    RAISES: `PelError` for an id that a gold standard or a link could not be told from ("NIL", or one with a "|"), for a
+        NUL character, and for more or fewer names than types.
     """
 
     id: str
@@ -44,10 +50,16 @@ class Entity:
     definition: str = ""
     xrefs: tuple[str, ...] = ()
     source: str = ""
+    type_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.id == "NIL" or "|" in self.id:
             raise PelError(f'the id "{self.id}" means something else ("NIL": not in the KB, "A|B": A or B); rename it')
+        texts = (self.id, self.name, self.definition, self.source, *self.aliases, *self.types, *self.xrefs)
+        if "\0" in "".join(texts):
+            raise PelError(f'"{self.id}" has a NUL character in its texts; remove it')
+        if self.type_names and len(self.type_names) != len(self.types):
+            raise PelError(f'"{self.id}" has {len(self.types)} types and {len(self.type_names)} names; name each type')
 
 
 class EntityStore:
@@ -67,14 +79,18 @@ class EntityStore:
             self.meta = _read_meta(self._connection())
 
     @classmethod
-    def create(cls, path: Path, entities: Iterable[Entity], **notes: str) -> None:
+    def create(
+        cls, path: Path, entities: Iterable[Entity], retired: Iterable[tuple[str, str]] = (), **notes: str
+    ) -> None:
         """Write `entities`, numbered from row 0 in their order, and a `meta` with `notes` to a new file at `path`.
 
+        retired: (old id, successor) pairs, read after the entities. Those whose successor is no entity, and those whose
+            old id is one, are left out.
         RAISES: `PelError` for no entities or for an id that comes twice.
         """
         try:
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-                _write_store(connection, entities, notes)
+                _write_store(connection, entities, retired, notes)
         except sqlite3.Error as error:
             raise PelError(f"{path}: cannot be written ({error}); check the disk and the records.") from error
 
@@ -84,11 +100,11 @@ class EntityStore:
     def get(self, id: str) -> Entity | None:
         """The record of `id`, by its index."""
         found = self._fetch("SELECT * FROM entities WHERE id = ?", (id,))
-        return _entity(found[0]) if found else None
+        return self._entity(found[0]) if found else None
 
     def entities(self) -> Iterator[Entity]:
         """Every record in row order, read in batches."""
-        return map(_entity, self._scan("*"))
+        return map(self._entity, self._scan("*"))
 
     def all_ids(self) -> Iterator[str]:
         """Every id in row order, read in batches."""
@@ -101,6 +117,12 @@ class EntityStore:
     def ids(self, rows: Iterable[int]) -> dict[int, str]:
         """The ids at those `rows` that are there."""
         return dict(self._select("row, id", "row", rows))
+
+    def successors(self, ids: Iterable[str]) -> dict[str, str]:
+        """What became of those `ids` that are retired and have a successor in the KB."""
+        if not self.meta["counts"].get("retired"):
+            return {}
+        return dict(self._select("id, successor", "id", dict.fromkeys(ids), table="retired"))
 
     @contextmanager
     def update_meta(self) -> Iterator[dict[str, Any]]:
@@ -145,11 +167,17 @@ class EntityStore:
         for start in range(0, len(self), BATCH):
             yield from self._fetch(query, (start, start + BATCH))
 
-    def _select(self, columns: str, key: str, values: Iterable[Any]) -> Iterator[tuple]:
+    def _entity(self, record: tuple) -> Entity:
+        _, id, name, aliases, types, definition, xrefs, source = record
+        kinds, named = _load(types), self.meta.get("type_names")
+        names = tuple(named.get(kind, kind) for kind in kinds) if named else ()
+        return Entity(id, name, _load(aliases), kinds, definition, _load(xrefs), source, names)
+
+    def _select(self, columns: str, key: str, values: Iterable[Any], table: str = "entities") -> Iterator[tuple]:
         remaining = iter(values)
         while batch := list(islice(remaining, BATCH)):
             marks = ", ".join("?" * len(batch))
-            yield from self._fetch(f"SELECT {columns} FROM entities WHERE {key} IN ({marks})", batch)
+            yield from self._fetch(f"SELECT {columns} FROM {table} WHERE {key} IN ({marks})", batch)
 
     def _fetch(self, query: str, parameters: Sequence[Any]) -> list[tuple]:
         with self._readable():
@@ -210,54 +238,41 @@ class EntityStore:
         return f"build the KB with `python -m spacy pel build-kb SOURCE {self.path.parent}{force}`."
 
 
-def _write_store(connection: sqlite3.Connection, entities: Iterable[Entity], notes: dict[str, str]) -> None:
+def _write_store(
+    connection: sqlite3.Connection,
+    entities: Iterable[Entity],
+    retired: Iterable[tuple[str, str]],
+    notes: dict[str, str],
+) -> None:
     # A file that is not finished is thrown away, and a finished one synced by the caller: no journal needed.
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.executescript(SCHEMA)
     connection.execute("BEGIN")
-    counter = _Counter()
-    connection.executemany("INSERT INTO entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counter.count(entities))
-    if not counter.entities:
+    counts = Counts()
+    records = (_record(row, entity) for row, entity in enumerate(counts.count(entities)))
+    connection.executemany("INSERT INTO entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)", records)
+    if not counts.entities:
         raise PelError("There are no entities to build a KB from; give at least one.")
     _index_ids(connection)
-    build = uuid.uuid4().hex
-    _write_meta(connection, {"format_version": FORMAT_VERSION, "build": build, **notes, "counts": counter.counts()})
+    totals = counts.totals()
+    if kept := _write_retired(connection, retired):
+        totals["retired"] = kept
+    meta = {"format_version": FORMAT_VERSION, "build": uuid.uuid4().hex, **notes, "counts": totals}
+    _write_meta(connection, meta | ({"type_names": counts.type_names} if counts.type_names else {}))
     connection.execute("COMMIT")
 
 
-class _Counter:
-    """Counts entities on their way into the database."""
-
-    def __init__(self) -> None:
-        self.entities = self.aliases = self.definitions = 0
-        self.types: set[str] = set()
-
-    def count(self, entities: Iterable[Entity]) -> Iterator[tuple]:
-        for entity in entities:
-            yield _record(self.entities, entity)
-            self.entities += 1
-            self.aliases += len(entity.aliases)
-            self.definitions += bool(entity.definition)
-            self.types.update(entity.types)
-
-    def counts(self) -> dict[str, int]:
-        return {
-            "entities": self.entities,
-            "aliases": self.aliases,
-            "definitions": self.definitions,
-            "types": len(self.types),
-        }
+def _write_retired(connection: sqlite3.Connection, retired: Iterable[tuple[str, str]]) -> int:
+    connection.executemany("INSERT OR REPLACE INTO retired VALUES (?, ?)", retired)
+    known = "SELECT id FROM entities"
+    connection.execute(f"DELETE FROM retired WHERE id IN ({known}) OR successor NOT IN ({known})")
+    return connection.execute("SELECT COUNT(*) FROM retired").fetchone()[0]
 
 
 def _record(row: int, e: Entity) -> tuple:
     return row, e.id, e.name, _dump(e.aliases), _dump(e.types), e.definition, _dump(e.xrefs), e.source
-
-
-def _entity(record: tuple) -> Entity:
-    _, id, name, aliases, types, definition, xrefs, source = record
-    return Entity(id, name, _load(aliases), _load(types), definition, _load(xrefs), source)
 
 
 def _dump(texts: tuple[str, ...]) -> str:

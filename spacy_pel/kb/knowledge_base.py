@@ -55,11 +55,13 @@ class KnowledgeBase(Mapping[str, Entity]):
         source: str = "",
         release: str = "",
         licence: str = "",
+        retired: Iterable[tuple[str, str]] = (),
         overwrite: bool = False,
     ) -> KnowledgeBase:
         """Build a KB folder without vectors at `path` and open it. It appears at once, or not at all.
 
         source, release, licence (str): Notes kept in `meta`.
+        retired: (old id, successor) pairs, read after the entities; those whose successor is an entity are kept.
         overwrite (bool): Replace a KB that is there already.
         RAISES: `PelError` for no entities, an id that comes twice, a KB at `path` without `overwrite`, or anything else
             at `path`, which is never replaced.
@@ -71,7 +73,8 @@ class KnowledgeBase(Mapping[str, Entity]):
                 f"{path}: is there already; choose another folder or replace it with --force (overwrite=True)."
             )
         with new_folder(path) as folder:
-            EntityStore.create(folder / ENTITIES, entities, source=source, release=release, licence=licence)
+            notes = {"source": source, "release": release, "licence": licence}
+            EntityStore.create(folder / ENTITIES, entities, retired, **notes)
         return cls(path)
 
     @property
@@ -138,6 +141,10 @@ class KnowledgeBase(Mapping[str, Entity]):
             raise IndexError(f"Rows from {unique[0]} to {unique[-1]}, the KB has rows 0 to {len(self) - 1}.")
         ids = self._store.ids(unique.tolist())
         return np.array([ids.get(row, "") for row in unique.tolist()], dtype=object)[inverse].reshape(np.shape(rows))
+
+    def successors(self, ids: Iterable[str]) -> dict[str, str]:
+        """The entity that took the place of each of those `ids` that its source has retired."""
+        return self._store.successors(ids)
 
     def index(self, blocks: Iterable[np.ndarray], *, dim: int, metric: Metric, fingerprint: str) -> None:
         """Give the KB vectors, in place of those it has. Killed or failing at any moment, this leaves the KB as it was.

@@ -114,7 +114,7 @@ class RowBuilder:
         description = describe(entity, self.settings.aliases)
         if self.settings.entity_template == "general":
             return [entity.name, description]
-        return [entity.name, ", ".join(entity.types), description]
+        return [entity.name, ", ".join(entity.type_names or entity.types), description]
 
     def _entity(self, fields: list[list[int]]) -> list[int]:
         separator = self._title_end if self.settings.entity_template == "general" else self._sep

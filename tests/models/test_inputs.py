@@ -140,6 +140,14 @@ def test_entity_rows(make_builder, settings, expected):
     assert tokens(builder, builder.entities([ASPIRIN])[0]) == expected
 
 
+def test_type_names_are_read_in_place_of_types(make_builder):
+    builder = make_builder()
+    coded = Entity("C1", "aspirin", types=("T109", "T184"), type_names=("chemical", "sign"))
+    plain = Entity("C1", "aspirin", types=("chemical", "sign"))
+    rows = builder.entities([coded, plain])
+    assert tokens(builder, rows[0]) == tokens(builder, rows[1]) == "[CLS] aspirin [SEP] chemical , sign [SEP] [SEP]"
+
+
 def test_aliases_stand_in_for_a_missing_description():
     bare = Entity("2", "Skin Diseases", ("Diseases, Skin", "dermatoses", "Dermatoses", "skin disease"))
     assert describe(bare, "fallback") == describe(bare, "first") == "dermatoses; skin disease"
