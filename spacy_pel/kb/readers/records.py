@@ -1,0 +1,39 @@
+"""What a reader hands over: entities, and what is known about the source once they have been read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from ..entity_store import Entity
+
+LONGEST_NAME = 3000  # characters; UMLS's own limit. The encoder sees the first hundred tokens at most.
+
+
+@dataclass
+class Records:
+    """The entities of a source, to be iterated over once.
+
+    skipped: what was left out, and how often; complete when the entities have been read, as is `retired`.
+    retired: (old id, successor) pairs.
+    """
+
+    entities: Iterable[Entity]
+    skipped: Counter[str] = field(default_factory=Counter)
+    retired: Iterable[tuple[str, str]] = ()
+
+    def __iter__(self) -> Iterator[Entity]:
+        """The entities without names of more than 3,000 characters; where the title is one, the first alias stands in
+        for it. An entity that has no other name is left out."""
+        for entity in self.entities:
+            names = (entity.name, *entity.aliases)
+            short = tuple(name for name in names if len(name) <= LONGEST_NAME)
+            if len(short) == len(names):
+                yield entity
+                continue
+            self.skipped[f"names of more than {LONGEST_NAME:,} characters"] += len(names) - len(short)
+            if short:
+                yield replace(entity, name=short[0], aliases=short[1:])
+            else:
+                self.skipped["entities without a shorter name"] += 1

@@ -1,0 +1,118 @@
+"""The tables of a UMLS release: rows of `META/*.RRF`, plain or gzipped, checked and in the order of their CUIs."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ...errors import PelError
+from .source import decoded, opened
+
+SORTED_AT_ONCE = 500_000  # lines, about 150 MB of MRCONSO
+
+Line = tuple[int, bytes]
+Row = list[str]
+
+
+class Table:
+    """One table of a release. columns: their names, in order, with spaces between them."""
+
+    def __init__(self, name: str, columns: str) -> None:
+        self.name = name
+        self.columns = columns.split()
+
+    def at(self, *names: str) -> itemgetter:
+        """Picks the columns of these names from a row."""
+        return itemgetter(*(self.columns.index(name) for name in names))
+
+    def path(self, meta: Path) -> Path | None:
+        """The file in the folder `meta`, if there is one."""
+        paths = (meta / f"{self.name}.RRF", meta / f"{self.name}.RRF.gz")
+        return next((path for path in paths if path.is_file()), None)
+
+    def required(self, meta: Path) -> Path:
+        """The file in the folder `meta`. RAISES: `PelError` where there is none."""
+        if path := self.path(meta):
+            return path
+        raise PelError(
+            f"{meta / self.name}.RRF: is missing, as is {self.name}.RRF.gz; give the META folder of a UMLS release."
+        )
+
+    def rows(self, path: Path) -> Iterator[tuple[int, Row]]:
+        """Every (line, row) in the order of the file.
+
+        RAISES: `PelError`, with file and line, for a row with another number of columns, without a first one, with a
+            NUL character, or not in UTF-8.
+        """
+        return self._parsed(path, _lines(path))
+
+    def by_cui(self, path: Path) -> Iterator[tuple[str, list[Row]]]:
+        """(CUI, its rows in the order of the file), in ascending order of the CUIs.
+
+        A release is sorted by CUI and is streamed as it is. That is checked in a first pass over the file; one in any
+        other order is sorted in pieces, on the disk, in the folder for temporary files.
+        """
+        ordered = all(_cui(line) <= _cui(after) for line, after in pairwise(_lines(path)))
+        rows = self._parsed(path, _lines(path) if ordered else _sorted_lines(path))
+        for cui, group in groupby((row for _, row in rows), key=itemgetter(0)):
+            yield cui, list(group)
+
+    def _parsed(self, path: Path, lines: Iterator[Line]) -> Iterator[tuple[int, Row]]:
+        width = len(self.columns)
+        for number, line in lines:
+            try:
+                row = decoded(line).rstrip("\r\n").split("|")
+                if len(row) != width + 1:  # a row ends with "|"
+                    self._check_width(row)
+                if not row[0]:
+                    raise PelError(f"the row has no {self.columns[0]}; mend or remove it")
+                if b"\0" in line:
+                    raise PelError("the row has a NUL character; remove it")
+            except PelError as error:
+                raise PelError(f"{path}:{number}: {error}.") from error
+            yield number, row
+
+    def _check_width(self, row: Row) -> None:
+        if len(row) != len(self.columns):
+            raise PelError(
+                f'the row has {len(row) - (row[-1] == "")} columns, {self.name} has {len(self.columns)}, each with "|" '
+                "after it; mend the row or copy the file again"
+            )
+
+
+MRCONSO = Table("MRCONSO", "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF")
+MRSTY = Table("MRSTY", "CUI TUI STN STY ATUI CVF")
+MRDEF = Table("MRDEF", "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF")
+MRRANK = Table("MRRANK", "RANK SAB TTY SUPPRESS")
+MRCUI = Table("MRCUI", "CUI1 VER REL CUI2 MAPREL MAPREASON MAPIN")
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    with opened(path) as file:
+        yield from enumerate(file, start=1)
+
+
+def _cui(line: Line) -> bytes:
+    return line[1].partition(b"|")[0]
+
+
+def _sorted_lines(path: Path) -> Iterator[Line]:
+    with TemporaryDirectory() as folder:
+        lines = _lines(path)
+        pieces: list[Path] = []
+        while piece := sorted(islice(lines, SORTED_AT_ONCE), key=_cui):
+            pieces.append(Path(folder) / str(len(pieces)))
+            with pieces[-1].open("wb") as file:
+                file.writelines(b"%d|%s\n" % (number, line.rstrip(b"\r\n")) for number, line in piece)
+        yield from heapq.merge(*map(_piece, pieces), key=_cui)
+
+
+def _piece(path: Path) -> Iterator[Line]:
+    with path.open("rb") as file:
+        for line in file:
+            number, _, rest = line.partition(b"|")
+            yield int(number), rest

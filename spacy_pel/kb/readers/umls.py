@@ -1,0 +1,240 @@
+"""Entity records from the META folder of a UMLS release."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import PelError
+from ..entity_store import Entity
+from .records import Records
+from .rrf import MRCONSO, MRCUI, MRDEF, MRRANK, MRSTY, Row, Table
+from .semantic_types import ST21PV_SOURCES, ST21PV_TYPES, semantic_types, under
+
+PRESETS = {"st21pv": (ST21PV_SOURCES, ST21PV_TYPES)}
+DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "FMA", "UWDA", "CSP", "MEDLINEPLUS")
+SUPPRESSED = frozenset("OEY")  # obsolete, by an editor, by the term type
+NO_CODE = "NOCODE"
+
+atom_columns = MRCONSO.at("LAT", "SAB", "TTY", "CODE", "STR", "SUPPRESS", "TS", "STT", "ISPREF")
+source_column = MRCONSO.at("SAB")
+type_columns = MRSTY.at("TUI", "STY")
+definition_columns = MRDEF.at("SAB", "DEF", "SUPPRESS")
+rank_columns = MRRANK.at("RANK", "SAB", "TTY")
+retired_columns = MRCUI.at("CUI1", "REL", "CUI2")
+
+
+def read_umls(
+    path: Path,
+    *,
+    language: str = "ENG",
+    sources: Sequence[str] = (),
+    types: Sequence[str] = (),
+    subtree: bool = False,
+    preset: str = "",
+    definition_sources: Sequence[str] = DEFINITION_SOURCES,
+) -> Records:
+    """Stream the concepts of a release: MRCONSO and MRSTY, and where they are there MRDEF, MRRANK and MRCUI.
+
+    A concept has the names that are in `language`, from `sources` (by default any) and not suppressed. Its title is the
+    one whose source and term type MRRANK ranks highest; among equals, and without MRRANK, rows with TS "P" come first,
+    then those with STT "PF", with ISPREF "Y", and the earlier ones. The other names, in that order, are the aliases.
+    `types` are TUIs and `type_names` what MRSTY calls them, `xrefs` are "SOURCE:CODE", `source` is every vocabulary
+    with a name, "+" between them, that of the title first. The definition is the first from `definition_sources`, in
+    their order, then from any other of the wanted sources, in the order of MRDEF. Ids for which MRCUI names a synonym
+    (REL "SY") are retired in favour of it; broader, narrower and related concepts do not take their place.
+
+    The tables are merged concept by concept and not held in memory; `Table.by_cui` says what happens to files that are
+    not sorted.
+
+    types: TUIs to keep; `subtree` adds their descendants by MRSTY's tree numbers.
+    preset: "st21pv", sources and types (with subtrees) of MedMentions ST21pv; `sources` and `types` replace its own.
+    RAISES: `PelError` for a folder without MRCONSO or MRSTY, a row that is not right (with file and line), types or
+        sources that the release does not have, and where no concept is left.
+    """
+    meta = _meta_folder(Path(path))
+    choice = _Choice(
+        language, *_sources_and_types(meta, sources, types, subtree, preset), must_occur=frozenset(sources)
+    )
+    reader = _Concepts(meta, choice, definition_sources)
+    return Records(reader.entities(), reader.skipped, _retired(meta, reader.skipped))
+
+
+class _Choice(NamedTuple):
+    """What is wanted of a release. No source stands for all, None for all types."""
+
+    language: str
+    sources: frozenset[str]
+    types: frozenset[str] | None
+    must_occur: frozenset[str]
+
+
+class _Atom(NamedTuple):
+    """One name of a concept; `order` is smallest for its title."""
+
+    order: tuple[int, bool, bool, bool]
+    name: str
+    source: str
+    code: str
+
+
+class _Concepts:
+    """Joins the tables of a release to entities."""
+
+    def __init__(self, meta: Path, choice: _Choice, definition_sources: Sequence[str]) -> None:
+        self.skipped: Counter[str] = Counter()
+        self._meta = meta
+        self._choice = choice
+        self._ranks = _ranks(meta)
+        self._definition_order = {source: place for place, source in enumerate(definition_sources)}
+        self._sources_met: set[str] = set()
+
+    def entities(self) -> Iterator[Entity]:
+        tables = (MRCONSO, MRSTY, MRDEF)
+        streams = [_tagged(table, path) for table in tables if (path := table.path(self._meta))]
+        found = 0
+        for cui, parts in groupby(heapq.merge(*streams, key=itemgetter(0)), key=itemgetter(0)):
+            rows = {table: part for _, table, part in parts}
+            entity = self._entity(cui, *(rows.get(table.name, []) for table in tables))
+            if entity:
+                found += 1
+                yield entity
+        self._check(found)
+
+    def _entity(self, cui: str, names: list[Row], kinds: list[Row], definitions: list[Row]) -> Entity | None:
+        self._sources_met.update(map(source_column, names))
+        types = dict(map(type_columns, kinds))
+        if not names:
+            self.skipped["CUIs without a row in MRCONSO"] += 1
+            return None
+        if not types:
+            self.skipped["types of CUIs without a row in MRSTY"] += 1
+        if self._choice.types is not None and self._choice.types.isdisjoint(types):
+            self.skipped["CUIs of other types"] += 1
+            return None
+        atoms = sorted(self._atoms(names), key=itemgetter(0))
+        if not atoms:
+            self.skipped["CUIs without a name that is left"] += 1
+            return None
+        name, *aliases = dict.fromkeys(atom.name for atom in atoms)
+        codes = dict.fromkeys(f"{atom.source}:{atom.code}" for atom in atoms if atom.code not in ("", NO_CODE))
+        return Entity(
+            id=cui,
+            name=name,
+            aliases=tuple(aliases),
+            types=tuple(types),
+            definition=self._definition(definitions),
+            xrefs=tuple(codes),
+            source="+".join(dict.fromkeys(atom.source for atom in atoms)),
+            type_names=tuple(types.values()),
+        )
+
+    def _atoms(self, rows: list[Row]) -> Iterator[_Atom]:
+        for row in rows:
+            language, source, kind, code, text, suppressed, status, form, preferred = atom_columns(row)
+            name = text.strip()
+            if language != self._choice.language:
+                self.skipped["names in other languages"] += 1
+            elif not self._is_wanted(source):
+                self.skipped["names from other sources"] += 1
+            elif suppressed in SUPPRESSED:
+                self.skipped["names that are suppressed"] += 1
+            elif not name:
+                self.skipped["names that are empty"] += 1
+            else:
+                rank = self._ranks.get((source, kind), -1)
+                yield _Atom((-rank, status != "P", form != "PF", preferred != "Y"), name, source, code)
+
+    def _definition(self, rows: list[Row]) -> str:
+        last = len(self._definition_order)
+        found = [
+            (self._definition_order.get(source, last), text.strip())
+            for source, text, suppressed in map(definition_columns, rows)
+            if suppressed not in SUPPRESSED and self._is_wanted(source) and text.strip()
+        ]
+        return min(found, key=itemgetter(0))[1] if found else ""
+
+    def _is_wanted(self, source: str) -> bool:
+        return not self._choice.sources or source in self._choice.sources
+
+    def _check(self, found: int) -> None:
+        if not MRDEF.path(self._meta):
+            self.skipped["definitions, for want of MRDEF"] = found
+        there = ", ".join(sorted(self._sources_met))
+        if missing := sorted(self._choice.must_occur - self._sources_met):
+            raise PelError(f"--sources {','.join(missing)}: {self._meta} has no such source; it has {there}.")
+        if not found:
+            raise PelError(
+                f"{self._meta}: no concept is left by this choice of --language, --sources, --types and --preset; the "
+                f"sources there are {there}."
+            )
+
+
+def _meta_folder(path: Path) -> Path:
+    """`path`, or the META folder in it. RAISES: `PelError` where it lacks MRCONSO or MRSTY."""
+    meta = path / "META" if (path / "META").is_dir() else path
+    for table in (MRCONSO, MRSTY):
+        table.required(meta)
+    return meta
+
+
+def _sources_and_types(
+    meta: Path, sources: Sequence[str], types: Sequence[str], subtree: bool, preset: str
+) -> tuple[frozenset[str], frozenset[str] | None]:
+    if preset and preset not in PRESETS:
+        raise PelError(f'--preset: "{preset}" is not known; use {" or ".join(PRESETS)}.')
+    if subtree and not types:
+        raise PelError("--subtree: adds the descendants of --types; name some.")
+    path = MRSTY.required(meta)
+    known = semantic_types(path)
+    preset_sources, preset_types = PRESETS.get(preset, ((), {}))
+    wanted = frozenset(sources or preset_sources)
+    if unknown := sorted(set(types) - known.keys()):
+        raise PelError(f"--types {','.join(unknown)}: {path} has no such type; it has {', '.join(sorted(known))}.")
+    if types:
+        return wanted, under([known[tui].tree for tui in types], known) if subtree else frozenset(types)
+    if preset:
+        return wanted, under([known[tui].tree if tui in known else tree for tui, tree in preset_types.items()], known)
+    return wanted, None
+
+
+def _tagged(table: Table, path: Path) -> Iterator[tuple[str, str, list[Row]]]:
+    return ((cui, table.name, rows) for cui, rows in table.by_cui(path))
+
+
+def _ranks(meta: Path) -> dict[tuple[str, str], int]:
+    """The rank of every (source, term type) in MRRANK, where it is there; a higher one is preferred."""
+    path = MRRANK.path(meta)
+    ranks: dict[tuple[str, str], int] = {}
+    for number, row in MRRANK.rows(path) if path else ():
+        rank, source, kind = rank_columns(row)
+        if not rank.isdecimal():
+            raise PelError(f'{path}:{number}: the rank "{rank}" is not a number; mend the row.')
+        ranks[source, kind] = int(rank)
+    return ranks
+
+
+def _retired(meta: Path, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
+    path = MRCUI.path(meta)
+    successors: dict[str, str] = {}
+    for _, row in MRCUI.rows(path) if path else ():
+        old, relation, new = retired_columns(row)
+        if relation == "SY" and new:
+            successors[old] = new
+        else:
+            skipped["rows of MRCUI that name no synonym"] += 1
+    for old in successors:
+        yield old, _last(old, successors)
+
+
+def _last(id: str, successors: dict[str, str]) -> str:
+    passed = {id}
+    while (after := successors.get(id)) and after not in passed:
+        passed.add(after)
+        id = after
+    return id
