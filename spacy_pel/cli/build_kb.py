@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,44 +15,113 @@ from .app import command
 
 if TYPE_CHECKING:
     from ..kb.entity_store import Entity
+    from ..kb.readers.records import Records
+
+Several = list[str] | None
 
 
 @command("build-kb")
 def build_kb(
-    source: Annotated[Path, typer.Argument(help="File with the entity records")],
-    out: Annotated[Path, typer.Argument(help="KB folder to write")],
-    format: Annotated[str, typer.Option("--format", help="Format of SOURCE: jsonl or csv (.tsv: with tabs)")] = "jsonl",
+    source: Annotated[Path, typer.Argument(help="File or folder with the entity records")],
+    out: Annotated[Path | None, typer.Argument(help="KB folder to write")] = None,
+    format: Annotated[
+        str, typer.Option("--format", help="Format of SOURCE: jsonl, csv (.tsv: tabs), umls, mesh, obo or scispacy")
+    ] = "jsonl",
     source_note: Annotated[str, typer.Option("--source", help="Note: where the records come from")] = "",
     release: Annotated[str, typer.Option("--release", help="Note: their release")] = "",
     licence: Annotated[str, typer.Option("--licence", help="Note: their licence")] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the KB at OUT")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only read and count: write nothing")] = False,
+    language: Annotated[str, typer.Option(help="umls: language of the names [default: ENG]")] = "",
+    sources: Annotated[Several, typer.Option(help="umls: vocabularies to take (MSH,NCI)")] = None,
+    types: Annotated[Several, typer.Option(help="umls: semantic types to take (T047,T191)")] = None,
+    subtree: Annotated[bool, typer.Option("--subtree", help="umls: with all types under --types")] = False,
+    preset: Annotated[str, typer.Option(help="umls: st21pv, the types and vocabularies of MedMentions ST21pv")] = "",
+    definition_sources: Annotated[
+        Several, typer.Option(help="umls: vocabularies whose definition is preferred, in order")
+    ] = None,
+    id_prefix: Annotated[str, typer.Option(help="obo: take the xref with this prefix as id (UMLS)")] = "",
+    scopes: Annotated[Several, typer.Option(help="obo: scopes of the synonyms to take [default: EXACT]")] = None,
+    columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None,
 ) -> None:
     """Build a KB folder from entity records. It has no vectors before `spacy pel index`.
 
+    SOURCE is a file, plain or .gz; for umls the META folder of a release, for mesh also a folder with NLM's desc*.xml
+    and supp*.xml. Options that take several values take them with commas or repeated.
+
     Example: python -m spacy pel build-kb mesh.jsonl kb --source MeSH --release 2025
+
+    Example: python -m spacy pel build-kb 2025AA/META kb --format umls --preset st21pv --dry-run
     """
     import time
 
     from ..kb.knowledge_base import KnowledgeBase
-    from ..kb.readers import READERS
+    from ..kb.readers import read
 
-    if format not in READERS:
-        raise PelError(f'--format: "{format}" is not known; use {" or ".join(sorted(READERS))}.')
+    if out is None and not dry_run:
+        raise PelError("OUT: name the KB folder to write, or only count with --dry-run.")
     start = time.perf_counter()
+    records = read(
+        format,
+        source,
+        language=language,
+        sources=_split(sources),
+        types=_split(types),
+        subtree=subtree,
+        preset=preset,
+        definition_sources=_split(definition_sources),
+        id_prefix=id_prefix,
+        scopes=_split(scopes),
+        columns=_split(columns),
+    )
+    if out is None or dry_run:
+        _print_dry_run(records)
+        return
     replaces = out.exists()
     kb = KnowledgeBase.create(
         out,
-        _with_progress(READERS[format](source)),
+        _with_progress(records),
         source=source_note,
         release=release,
         licence=licence,
+        retired=records.retired,
         overwrite=force,
     )
     if replaces:
         msg.info("Replaced the old KB: renamed it aside, put the new one in its place, removed it")
-    counts = {what: f"{count:,}" for what, count in kb.meta["counts"].items()}
+    _print_skipped(records.skipped)
     msg.good(f"Built the KB {out}")
+    counts = {what: f"{count:,}" for what, count in kb.meta["counts"].items()}
     msg.table(counts | {"size": f"{kb.size_bytes / 1e6:.1f} MB", "seconds": f"{time.perf_counter() - start:.1f}"})
+
+
+def _print_dry_run(records: Records) -> None:
+    """Counts, and tables of the entities by source and by type."""
+    from ..kb.counts import Counts
+
+    counts = Counts()
+    for _ in counts.count(_with_progress(records)):
+        pass
+    totals = {what: f"{count:,}" for what, count in counts.totals().items()}
+    if retired := sum(1 for _ in records.retired):
+        totals["retired"] = f"at most {retired:,}"  # only those whose successor is in the KB are kept
+    _print_skipped(records.skipped)
+    msg.table(totals)
+    for header, found in (("Source", counts.sources), ("Type", counts.types)):
+        rows = [(key, counts.type_names.get(key, ""), f"{count:,}") for key, count in found.most_common()]
+        if rows:
+            msg.table(rows, header=(header, "", "Entities"), aligns=("l", "l", "r"), divider=True, max_col=60)
+    msg.info("Dry run: nothing was written")
+
+
+def _print_skipped(skipped: Counter[str]) -> None:
+    for what, count in skipped.most_common():
+        msg.warn(f"Left out: {count:,} {what}")
+
+
+def _split(values: Several) -> list[str]:
+    """The values of an option that may be repeated and may hold several, with commas between them."""
+    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
 
 
 def _with_progress(entities: Iterable[Entity]) -> Iterator[Entity]:

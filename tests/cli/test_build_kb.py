@@ -82,3 +82,66 @@ def test_errors_are_one_line_and_leave_nothing(source, tmp_path):
 def test_help_has_an_example():
     result = CliRunner().invoke(pel_app, ["build-kb", "--help"])
     assert result.exit_code == 0 and "Example" in result.stdout and "--licence" in result.stdout
+
+
+META = {
+    "MRCONSO": (
+        "C0000001|ENG|P|L1|PF|S1|Y|A1||||MSH|PT|D005334|Fever|0|N||\n"
+        "C0000001|ENG|S|L1|PF|S1|Y|A1||||NCI|PT|C3038|Pyrexia|0|N||\n"
+        "C0000001|ENG|S|L1|PF|S1|Y|A1||||NCI|PT|C3038|Old fever|0|O||\n"
+        "C0000002|ENG|P|L1|PF|S1|Y|A1||||MSH|PT|D001241|Aspirin|0|N||\n"
+    ),
+    "MRSTY": "C0000001|T184|A2.2.2|Sign or Symptom|AT1||\nC0000002|T121|A1.4.1.1.1|Pharmacologic Substance|AT1||\n",
+    "MRCUI": "C0000009|2000AA|SY|C0000001|||Y|\n",
+}
+
+
+@pytest.fixture
+def meta(tmp_path):
+    folder = tmp_path / "META"
+    folder.mkdir()
+    for table, rows in META.items():
+        (folder / f"{table}.RRF").write_text(rows)
+    return folder
+
+
+def test_a_umls_release(meta, tmp_path):
+    result = run(
+        meta, tmp_path / "kb", "--format", "umls", "--types", "T184,T121", "--sources", "MSH", "--sources", "NCI"
+    )
+    assert result.exit_code == 0, result.output
+    assert "Left out: 1 names that are suppressed" in words(result.stdout)
+    kb = KnowledgeBase(tmp_path / "kb")
+    assert [(e.id, e.name, e.types, e.type_names) for e in kb.entities()] == [
+        ("C0000001", "Fever", ("T184",), ("Sign or Symptom",)),
+        ("C0000002", "Aspirin", ("T121",), ("Pharmacologic Substance",)),
+    ]
+    assert kb.successors(["C0000009"]) == {"C0000009": "C0000001"}
+
+
+@pytest.mark.parametrize("out", [[], ["kb"]])
+def test_a_dry_run_counts_and_writes_nothing(meta, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    result = run(meta, *out, "--format", "umls", "--dry-run")
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    for row in (
+        "entities 2",
+        "retired at most 1",
+        "MSH 2",
+        "NCI 1",
+        "T184 Sign or Symptom 1",
+        "T121 Pharmacologic Substance 1",
+    ):
+        assert row.split() in lines
+    assert [path.name for path in tmp_path.iterdir()] == ["META"]
+
+
+def test_options_and_arguments_that_do_not_go_together(meta, source, tmp_path):
+    foreign = run(source, tmp_path / "kb", "--types", "T047")
+    assert foreign.exit_code == 1 and "--types: is for umls, not for jsonl" in words(foreign.stderr)
+    unknown = run(meta, tmp_path / "kb", "--format", "umls", "--sources", "MESH")
+    assert unknown.exit_code == 1 and "--sources MESH: " in words(unknown.stderr)
+    nowhere = run(source)
+    assert nowhere.exit_code == 1 and "OUT: name the KB folder to write" in words(nowhere.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["META", "entities.jsonl"]

@@ -32,6 +32,18 @@ def test_tabs_in_a_tsv_and_long_fields(tmp_path):
     assert (entity.id, entity.name, len(entity.aliases)) == ("D1", "Fever", 20_000)
 
 
+def test_columns_of_other_names(tmp_path):
+    path = tmp_path / "kb.csv"
+    path.write_text("CUI,Preferred Label,name,SYN,TUI,STY\nC1,Fever,unused,pyrexia|heat,T184,Sign or Symptom\n")
+    columns = ["id=cui", "name=Preferred Label", "aliases=SYN", "types=TUI", "type_names=STY"]
+    (entity,) = read_csv(path, columns=columns)
+    assert entity == Entity("C1", "Fever", ("pyrexia", "heat"), ("T184",), type_names=("Sign or Symptom",))
+    with pytest.raises(PelError, match=r'kb\.csv:1: no column "label" among \[\'cui\', .*--columns says'):
+        list(read_csv(path, columns=["id=CUI", "name=Label"]))
+    with pytest.raises(PelError, match='--columns: "title=Label" is not FIELD=COLUMN; FIELD is id, name, aliases'):
+        list(read_csv(path, columns=["title=Label"]))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -42,6 +54,7 @@ def test_tabs_in_a_tsv_and_long_fields(tmp_path):
         ("id,name\nD1,a,b\n", r"kb\.csv:2: the row has 3 columns, the header 2"),
         ("id,name\nD1,a\nD2,b\nD1,c\n", r'kb\.csv:4: the id "D1" is that of line 2'),
         ('id,name\nD1,"a\n', r"kb\.csv:2: unexpected end of data"),
+        ("id,name\nD1,a\0b\n", r"kb\.csv:2: .*NUL"),
         ("id,name\nNIL,a\n", r'kb\.csv:2: the id "NIL" means something else'),
     ],
 )

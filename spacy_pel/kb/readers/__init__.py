@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+from ...errors import PelError
 from ..entity_store import Entity
 from .csv import read_csv
 from .jsonl import read_jsonl
+from .mesh import read_mesh
+from .obo import read_obo
+from .records import Records
+from .scispacy import read_scispacy
+from .umls import read_umls
 
-READERS: dict[str, Callable[[Path], Iterator[Entity]]] = {"csv": read_csv, "jsonl": read_jsonl}
+READERS: dict[str, Callable[..., Iterable[Entity]]] = {
+    "jsonl": read_jsonl,
+    "csv": read_csv,
+    "umls": read_umls,
+    "mesh": read_mesh,
+    "obo": read_obo,
+    "scispacy": read_scispacy,
+}
+
+
+def read(format: str, source: Path, **options: Any) -> Records:
+    """The records of `source`, with those of `options` that are set (not None, empty or False).
+
+    RAISES: `PelError` for a format that is not known and for an option that it does not take: the options of a format
+        are the keyword parameters of its reader.
+    """
+    if format not in READERS:
+        raise PelError(f'--format: "{format}" is not known; use {", ".join(READERS)}.')
+    given = {name: value for name, value in options.items() if value}
+    for name in given:
+        if name not in _options(format):
+            takers = [other for other in READERS if name in _options(other)]
+            raise PelError(f"--{name.replace('_', '-')}: is for {' or '.join(takers)}, not for {format}; leave it out.")
+    found = READERS[format](source, **given)
+    return found if isinstance(found, Records) else Records(found)
+
+
+def _options(format: str) -> set[str]:
+    parameters = inspect.signature(READERS[format]).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}

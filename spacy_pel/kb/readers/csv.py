@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from ...errors import PelError
 from ..entity_store import Entity
 from .rows import entities
+from .source import opened, unpacked_suffix
 
 REQUIRED = ("id", "name")
-LISTS = ("aliases", "types", "xrefs")
+LISTS = ("aliases", "types", "type_names", "xrefs")
 TEXTS = ("definition", "source")
 SEPARATOR = "|"  # between the values of a list
 LONGEST_FIELD = 1 << 24  # characters; Python's own limit is 131,072, fewer than some entities have in aliases
 
 
-def read_csv(path: Path) -> Iterator[Entity]:
-    """Stream the entities of a UTF-8 file whose first row names the columns; tabs part them in a `.tsv`, else commas.
+def read_csv(path: Path, *, columns: Sequence[str] = ()) -> Iterator[Entity]:
+    """Stream the entities of a UTF-8 file (or a .gz of one) whose first row names the columns; tabs part them in a
+    `.tsv`, else commas.
 
-    `id` and `name` are required; `aliases`, `types` and `xrefs` hold values with "|" between them; `definition` and
-    `source` are texts. Other columns and empty rows are skipped.
+    `id` and `name` are required; `aliases`, `types`, `type_names` and `xrefs` hold values with "|" between them;
+    `definition` and `source` are texts. Other columns and empty rows are skipped.
 
+    columns: "field=column" for each of those that has another name in the file, say "id=CUI".
     RAISES: `PelError` naming file and line for a row without id or name or of another width, for an id that comes
         twice, for a file without those columns, and for one without entities.
     """
     path = Path(path)
+    renamed = _renamed(columns)
     csv.field_size_limit(LONGEST_FIELD)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+    with opened(path) as file, TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        rows = csv.reader(text, delimiter="\t" if unpacked_suffix(path) == ".tsv" else ",", strict=True)
         try:
-            header = [column.strip().casefold() for column in next(rows, [])]
-            missing = [column for column in REQUIRED if column not in header]
-            if missing:
-                raise PelError(
-                    f'{path}:1: no column "{missing[0]}" among {header}; the first row names the columns, id and name '
-                    "at least."
-                )
+            header = _header(path, next(rows, []), renamed)
             numbered = ((rows.line_num, row) for row in rows if any(row))
             yield from entities(path, numbered, lambda row: _parse(header, row))
         except UnicodeDecodeError as error:
@@ -46,6 +46,32 @@ def read_csv(path: Path) -> Iterator[Entity]:
             ) from error
         except csv.Error as error:
             raise PelError(f"{path}:{rows.line_num}: {error}; quote the field or correct the row.") from error
+
+
+def _renamed(columns: Sequence[str]) -> dict[str, str]:
+    """Column of the file → field of an entity."""
+    pairs = [pair.partition("=") for pair in columns]
+    for field, _, column in pairs:
+        if not column.strip() or field.strip() not in REQUIRED + LISTS + TEXTS:
+            raise PelError(
+                f'--columns: "{field}={column}" is not FIELD=COLUMN; FIELD is {", ".join(REQUIRED + LISTS + TEXTS)}.'
+            )
+    return {column.strip().casefold(): field.strip() for field, _, column in pairs}
+
+
+def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:
+    """The fields in the order of the columns."""
+    names = [column.strip().casefold() for column in row]
+    missing = [column for column in renamed if column not in names]
+    # A field that another column stands for is not read from the column of its own name.
+    header = [renamed.get(name, "" if name in renamed.values() else name) for name in names]
+    missing += [field for field in REQUIRED if field not in header]
+    if missing:
+        raise PelError(
+            f'{path}:1: no column "{missing[0]}" among {names}; the first row names the columns, id and name at least '
+            "(--columns says which stand for them)."
+        )
+    return header
 
 
 def _parse(header: list[str], row: list[str]) -> Entity:
@@ -57,8 +83,9 @@ def _parse(header: list[str], row: list[str]) -> Entity:
     for column in REQUIRED:
         if not record[column]:
             raise PelError(f'"{column}" is empty; give every entity an "id" and a "name"')
-    lists = {column: tuple(_values(record.get(column, ""))) for column in LISTS}
-    return Entity(record["id"], record["name"], **lists, **{column: record.get(column, "") for column in TEXTS})
+    fields: dict[str, Any] = {column: record.get(column, "") for column in TEXTS}
+    fields |= {column: tuple(_values(record.get(column, ""))) for column in LISTS}
+    return Entity(record["id"], record["name"], **fields)
 
 
 def _values(field: str) -> Iterator[str]:

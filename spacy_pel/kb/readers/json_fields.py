@@ -1,0 +1,62 @@
+"""The fields of a JSON object that stands on a line of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...errors import PelError
+
+
+def numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """(line number, line) of those that are not blank."""
+    return ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """The JSON object on `line`. RAISES: `PelError` where it is none."""
+    try:
+        record = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise PelError(f"byte {error.start + 1} of the line is not UTF-8; save the file as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise PelError(f"the line is not valid JSON ({error}); write one JSON object a line") from error
+    if not isinstance(record, dict):
+        raise PelError(f'the line is not a JSON object but {json.dumps(record)[:40]}; write {{"id": …, "name": …}}')
+    return record
+
+
+def required(record: dict[str, Any], key: str) -> str:
+    value = text(record, key)
+    if not value.strip():
+        raise PelError(f'"{key}" is missing or empty; give every entity an "id" and a "name"')
+    return value
+
+
+def text(record: dict[str, Any], key: str) -> str:
+    value = record.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise PelError(f'"{key}" is {json.dumps(value)[:40]}; make it a string')
+    return _checked(value, key)
+
+
+def texts(record: dict[str, Any], key: str) -> tuple[str, ...]:
+    values = record.get(key)
+    if values is None:
+        return ()
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise PelError(f'"{key}" is {json.dumps(values)[:40]}; make it a list of strings')
+    return tuple(_checked(value, key) for value in values)
+
+
+def _checked(text: str, key: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PelError(
+            f'"{key}" has half of a surrogate pair (\\ud800 to \\udfff), which is no text; mend it'
+        ) from error
+    return text

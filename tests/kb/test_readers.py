@@ -1,0 +1,125 @@
+"""What holds for every reader: options, gzip, names that are too long, scispaCy's own format."""
+
+import gzip
+import json
+
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.readers import READERS, read
+
+
+def jsonl(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_options_that_are_not_set_do_not_matter(tmp_path):
+    path = jsonl(tmp_path / "kb.jsonl", {"id": "D1", "name": "Fever"})
+    assert list(read("jsonl", path, types=[], language="", subtree=False)) == [Entity("D1", "Fever")]
+
+
+@pytest.mark.parametrize(
+    ("format", "option", "message"),
+    [
+        ("jsonl", {"language": "ENG"}, "--language: is for umls, not for jsonl; leave it out"),
+        ("umls", {"id_prefix": "UMLS"}, "--id-prefix: is for obo, not for umls; leave it out"),
+        ("obo", {"columns": ["id=x"]}, "--columns: is for csv, not for obo; leave it out"),
+        ("xls", {}, '--format: "xls" is not known; use jsonl, csv, umls'),
+    ],
+)
+def test_an_option_that_the_format_does_not_take(tmp_path, format, option, message):
+    with pytest.raises(PelError, match=message):
+        read(format, tmp_path / "not read", **option)
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "scispacy"])
+def test_gzip(tmp_path, format):
+    texts = {
+        "csv": "id,name\nD1,Fever\n",
+        "jsonl": '{"id": "D1", "name": "Fever"}\n',
+        "scispacy": '{"concept_id": "D1", "canonical_name": "Fever"}\n',
+    }
+    path = tmp_path / "kb.gz"
+    path.write_bytes(gzip.compress(texts[format].encode()))
+    assert list(read(format, path)) == [Entity("D1", "Fever")]
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(PelError, match=r"kb\.gz: is not a whole gzip file .*; download it again"):
+        list(read(format, path))
+    path.write_text(texts[format])
+    with pytest.raises(PelError, match=r"kb\.gz: is not a whole gzip file .*; download it again"):
+        list(read(format, path))
+
+
+def test_names_of_10000_characters_are_left_out_and_counted(tmp_path):
+    long = "x" * 10_000
+    path = jsonl(
+        tmp_path / "kb.jsonl",
+        {"id": "D1", "name": "Fever", "aliases": [long, "Pyrexia"]},
+        {"id": "D2", "name": long, "aliases": ["Aspirin", "ASA"]},
+        {"id": "D3", "name": long},
+        {"id": "D4", "name": "y" * 3000},
+    )
+    records = read("jsonl", path)
+    assert list(records) == [
+        Entity("D1", "Fever", ("Pyrexia",)),
+        Entity("D2", "Aspirin", ("ASA",)),
+        Entity("D4", "y" * 3000),
+    ]
+    assert records.skipped == {"names of more than 3,000 characters": 3, "entities without a shorter name": 1}
+
+
+@pytest.mark.parametrize("field", ["id", "name", "definition"])
+def test_nul_characters(tmp_path, field):
+    path = jsonl(tmp_path / "kb.jsonl", {"id": "D1", "name": "Fever"} | {field: "a\0b"})
+    with pytest.raises(PelError, match=r"kb\.jsonl:1: .* has a NUL character in its texts; remove it\.$"):
+        list(read("jsonl", path))
+
+
+def test_a_type_name_for_every_type(tmp_path):
+    path = jsonl(tmp_path / "kb.jsonl", {"id": "D1", "name": "Fever", "types": ["T184"], "type_names": ["Sign", "x"]})
+    with pytest.raises(PelError, match=r'kb\.jsonl:1: "D1" has 1 types and 2 names; name each type\.$'):
+        list(read("jsonl", path))
+
+
+def test_scispacy(tmp_path):
+    record = {
+        "concept_id": "C0015967",
+        "canonical_name": "Fever",
+        "aliases": ["Fever", "Pyrexia", "Pyrexia"],
+        "types": ["T184"],
+        "definition": "Hot.",
+    }
+    path = jsonl(tmp_path / "kb.jsonl", record, {"concept_id": "C2", "canonical_name": "Chill", "definition": None})
+    assert list(read("scispacy", path)) == [
+        Entity("C0015967", "Fever", ("Pyrexia",), ("T184",), "Hot."),
+        Entity("C2", "Chill"),
+    ]
+    jsonl(path, record, {"concept_id": "C2"})
+    with pytest.raises(PelError, match=r'kb\.jsonl:2: "canonical_name" is missing or empty'):
+        list(read("scispacy", path))
+    jsonl(path, record, record)
+    with pytest.raises(PelError, match=r'kb\.jsonl:2: the id "C0015967" is that of line 1'):
+        list(read("scispacy", path))
+
+
+def test_a_kb_keeps_type_names_and_successors(tmp_path):
+    entities = [
+        Entity("C1", "Fever", types=("T184", "T033"), type_names=("Sign or Symptom", "Finding")),
+        Entity("C2", "Aspirin"),
+    ]
+    retired = [("C8", "C1"), ("C9", "C404"), ("C2", "C1")]  # of an unknown one, and of one that is there
+    kb = KnowledgeBase.create(tmp_path / "kb", entities, retired=retired)
+    assert list(kb.entities()) == entities and kb["C1"] == entities[0]
+    assert kb.successors(["C8", "C9", "C2", "C1"]) == {"C8": "C1"}
+    assert kb.meta["counts"]["retired"] == 1
+    copy = kb.copy_to(tmp_path / "copy")
+    assert copy["C1"].type_names == ("Sign or Symptom", "Finding") and copy.successors(["C8"]) == {"C8": "C1"}
+    without = KnowledgeBase.create(tmp_path / "without", entities[1:])
+    assert without.successors(["C8"]) == {} and "retired" not in without.meta["counts"]
+
+
+def test_every_format_is_named_as_the_file_that_reads_it():
+    assert {reader.__module__.rpartition(".")[2] for reader in READERS.values()} == set(READERS)
