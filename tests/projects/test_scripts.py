@@ -8,13 +8,18 @@ import json
 import subprocess
 import sys
 import zipfile
+from dataclasses import astuple
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import srsly
+import typer
 from spacy.schemas import ConfigSchemaTraining
 from spacy.util import load_config, load_model_from_config, registry
+
+from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.readers.umls import read_umls
 
 PROJECTS = Path(__file__).parents[2] / "projects"
 CONFIGS = sorted(PROJECTS.glob("*/configs/*.cfg"))
@@ -193,3 +198,27 @@ def test_drawn_part_of_a_kb_is_seeded_and_keeps_the_gold():
     assert part != baselines.draw(entities, {"D40", "D3"}, 10, seed=2)
     assert [entities.index(e) for e in part] == sorted(entities.index(e) for e in part)
     assert baselines.draw(entities, set(), 0, seed=0) == entities
+
+
+def check_rrf(capsys, *arguments):
+    with pytest.raises(typer.Exit) as exit:
+        script("check_rrf", "medmentions_umls").main(*arguments)
+    return exit.value.exit_code, capsys.readouterr().out
+
+
+def test_the_check_of_a_release_finds_each_difference(tmp_path, capsys):
+    meta, records = tmp_path / "META", tmp_path / "kb.jsonl"
+    script("generate_rrf", "medmentions_umls").main(meta, rows=40, rows_a_concept=4, shuffle=True, seed=0)
+    read = [dict(zip(Entity.__slots__, astuple(entity))) for entity in read_umls(meta)]
+    srsly.write_jsonl(records, read)
+    code, printed = check_rrf(capsys, meta, records, 3)
+    assert code == 0 and printed.count(f" 0 of {len(read)} differ") == 6
+    read[0]["name"] = "another"
+    read[1]["aliases"] = []
+    read[2]["definition"] = "another"
+    srsly.write_jsonl(records, read[:-1])
+    code, printed = check_rrf(capsys, meta, records, 3)
+    assert code == 1
+    found = {line.split()[0]: line.split()[1] for line in printed.splitlines() if line.endswith("differ")}
+    assert found == {"id": "1", "name": "1", "aliases": "1", "definition": "1", "types": "0", "type": found["type"]}
+    assert f"{read[0]['id']}: " in printed and "instead of 'another'" in printed
