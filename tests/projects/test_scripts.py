@@ -222,3 +222,21 @@ def test_the_check_of_a_release_finds_each_difference(tmp_path, capsys):
     found = {line.split()[0]: line.split()[1] for line in printed.splitlines() if line.endswith("differ")}
     assert found == {"id": "1", "name": "1", "aliases": "1", "definition": "1", "types": "0", "type": found["type"]}
     assert f"{read[0]['id']}: " in printed and "instead of 'another'" in printed
+
+
+def test_mesh_records_are_made_of_the_public_xml_where_they_are_not_at_hand(tmp_path):
+    record = "<{0}Record><{1}UI>{2}</{1}UI><{1}Name><String>{3}</String></{1}Name></{0}Record>"
+    records = "".join(
+        record.format("Descriptor", "Descriptor", *entity) for entity in (("D1", "Fever"), ("D2", "Pain"))
+    )
+    supplementary = record.format("Supplemental", "SupplementalRecord", "C1", "Aspirin")
+    for name, text in (("desc2025", records), ("supp2025", supplementary)):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(f"<Set>{text}</Set>".encode()))
+    dest = tmp_path / "assets" / "mesh_kb.jsonl"
+    origins = [part for name in ("desc2025", "supp2025") for part in ("--origin", (tmp_path / f"{name}.gz").as_uri())]
+    result = run("fetch_mesh", tmp_path / "nowhere.jsonl", dest, *origins)
+    assert result.returncode == 0, result.stderr
+    assert [record["id"] for record in srsly.read_jsonl(dest)] == ["D1", "D2", "C1"]
+    other = tmp_path / "other" / "mesh_kb.jsonl"
+    missing = run("fetch_mesh", tmp_path / "nowhere.jsonl", other, "--origin", "file:///no/desc.gz")
+    assert missing.returncode == 1 and "cannot be fetched" in missing.stderr and "--vars.data" in missing.stderr
