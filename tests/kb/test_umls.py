@@ -11,8 +11,9 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity_store import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import rrf
-from spacy_pel.kb.readers.semantic_types import ST21PV_SOURCES, ST21PV_TYPES, SemanticType, under
+from spacy_pel.kb.readers.semantic_types import SemanticType, under
 from spacy_pel.kb.readers.umls import read_umls
+from spacy_pel.kb.readers.umls_choice import ST21PV_SOURCES, ST21PV_TYPES
 
 
 def atom(cui, name, sab="MSH", tty="PT", code="D1", flags="P|PF|Y", lat="ENG", suppress="N"):

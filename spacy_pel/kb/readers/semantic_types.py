@@ -1,4 +1,4 @@
-"""The semantic types of a UMLS release, and choices of them by TUI, subtree or preset."""
+"""The semantic types of a UMLS release and their tree."""
 
 from __future__ import annotations
 
@@ -11,37 +11,6 @@ from ...errors import PelError
 from .rrf import MRSTY
 
 TUI = re.compile(r"T\d{3}")
-
-# TUI → tree number: a subset of a release may have descendants of a type and no row of the type itself.
-ST21PV_TYPES = {
-    "T005": "A1.1.4",
-    "T007": "A1.1.2",
-    "T017": "A1.2",
-    "T022": "A2.1.4.1",
-    "T031": "A1.4.2",
-    "T033": "A2.2",
-    "T037": "B2.3",
-    "T038": "B2.2.1",
-    "T058": "B1.3.1",
-    "T062": "B1.3.2",
-    "T074": "A1.3.1",
-    "T082": "A2.1.5",
-    "T091": "A2.6.1",
-    "T092": "A2.7",
-    "T097": "A2.9.1",
-    "T098": "A2.9.2",
-    "T103": "A1.4.1",
-    "T168": "A1.4.3",
-    "T170": "A2.4",
-    "T201": "A2.3.1",
-    "T204": "A1.1.3",
-}
-# fmt: off
-ST21PV_SOURCES = (
-    "CPT", "FMA", "GO", "HGNC", "HPO", "ICD10", "ICD10CM", "ICD9CM", "MDR", "MSH", "MTH", "NCBI", "NCI", "NDDF",
-    "NDFRT", "OMIM", "RXNORM", "SNOMEDCT_US",
-)
-# fmt: on
 
 
 class SemanticType(NamedTuple):

@@ -14,9 +14,8 @@ from ...errors import PelError
 from ..entity_store import Entity
 from .records import Records
 from .rrf import MRCONSO, MRCUI, MRDEF, MRRANK, MRSTY, Row, Table
-from .semantic_types import ST21PV_SOURCES, ST21PV_TYPES, semantic_types, under
+from .umls_choice import Choice, choose
 
-PRESETS = {"st21pv": (ST21PV_SOURCES, ST21PV_TYPES)}
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "FMA", "UWDA", "CSP", "MEDLINEPLUS")
 SUPPRESSED = frozenset("OEY")  # obsolete, by an editor, by the term type
 NO_CODE = "NOCODE"
@@ -58,20 +57,9 @@ def read_umls(
         sources that the release does not have, and where no concept is left.
     """
     meta = _meta_folder(Path(path))
-    choice = _Choice(
-        language, *_sources_and_types(meta, sources, types, subtree, preset), must_occur=frozenset(sources)
-    )
+    choice = choose(MRSTY.required(meta), language, sources, types, subtree, preset)
     reader = _Concepts(meta, choice, definition_sources)
     return Records(reader.entities(), reader.skipped, _retired(meta, reader.skipped))
-
-
-class _Choice(NamedTuple):
-    """What is wanted of a release. No source stands for all, None for all types."""
-
-    language: str
-    sources: frozenset[str]
-    types: frozenset[str] | None
-    must_occur: frozenset[str]
 
 
 class _Atom(NamedTuple):
@@ -86,7 +74,7 @@ class _Atom(NamedTuple):
 class _Concepts:
     """Joins the tables of a release to entities."""
 
-    def __init__(self, meta: Path, choice: _Choice, definition_sources: Sequence[str]) -> None:
+    def __init__(self, meta: Path, choice: Choice, definition_sources: Sequence[str]) -> None:
         self.skipped: Counter[str] = Counter()
         self._meta = meta
         self._choice = choice
@@ -181,26 +169,6 @@ def _meta_folder(path: Path) -> Path:
     for table in (MRCONSO, MRSTY):
         table.required(meta)
     return meta
-
-
-def _sources_and_types(
-    meta: Path, sources: Sequence[str], types: Sequence[str], subtree: bool, preset: str
-) -> tuple[frozenset[str], frozenset[str] | None]:
-    if preset and preset not in PRESETS:
-        raise PelError(f'--preset: "{preset}" is not known; use {" or ".join(PRESETS)}.')
-    if subtree and not types:
-        raise PelError("--subtree: adds the descendants of --types; name some.")
-    path = MRSTY.required(meta)
-    known = semantic_types(path)
-    preset_sources, preset_types = PRESETS.get(preset, ((), {}))
-    wanted = frozenset(sources or preset_sources)
-    if unknown := sorted(set(types) - known.keys()):
-        raise PelError(f"--types {','.join(unknown)}: {path} has no such type; it has {', '.join(sorted(known))}.")
-    if types:
-        return wanted, under([known[tui].tree for tui in types], known) if subtree else frozenset(types)
-    if preset:
-        return wanted, under([known[tui].tree if tui in known else tree for tui, tree in preset_types.items()], known)
-    return wanted, None
 
 
 def _tagged(table: Table, path: Path) -> Iterator[tuple[str, str, list[Row]]]:
