@@ -29,6 +29,7 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     known = [("MS was found .", {"MS": "C0026269"})]
     nlp, linker, *_ = make_pipeline(encoder, kb, known)
     linker.index()
+    (tmp_path / "projects" / "quickstart").mkdir(parents=True)
     nlp.to_disk(tmp_path / "projects" / "quickstart" / "linker")
     monkeypatch.chdir(tmp_path)
     code = block("python", after="<!-- example -->")

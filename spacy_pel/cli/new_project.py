@@ -86,7 +86,7 @@ def new_project(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_Template((TEMPLATES / name).read_text("utf-8")).substitute(values), "utf-8")
     msg.good(f"Wrote {folder}: {epochs} epochs, {steps_per_epoch * epochs:,} steps of {BATCH} mentions")
-    msg.text(f"Next: python -m spacy project run all {folder}")
+    typer.echo(f"Next: python -m spacy project run all {folder}")  # in one line, to be copied
 
 
 def _read_kb(path: Path) -> Iterator:
