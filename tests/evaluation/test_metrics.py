@@ -104,8 +104,8 @@ def test_the_result_is_strict_json_with_every_key(threshold):
     metrics = json.loads(json.dumps(link_metrics(MENTIONS, KB, nil_threshold=threshold), allow_nan=False))
     keys = (
         "n_mentions n_in_kb n_nil recall_at_1 recall_at_5 recall_at_16 recall_at_64 mrr seen_recall_at_1 "
-        "unseen_recall_at_1 all_recall_at_1 all_recall_at_64 nil_precision nil_recall nil_f1 nil_auprc nil_base_rate "
-        "nil_threshold n_unannotated"
+        "unseen_recall_at_1 n_ambiguous ambiguous_recall_at_1 all_recall_at_1 all_recall_at_64 "
+        "nil_precision nil_recall nil_f1 nil_auprc nil_base_rate nil_threshold n_unannotated"
     )
     assert set(metrics) == set(keys.split())
 
