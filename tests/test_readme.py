@@ -37,7 +37,7 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     exec(compile(code, "README.md", "exec"), {})
     lines = capsys.readouterr().out.splitlines()
     mentions = [line for line in lines if not line.startswith(" ")]
-    assert [line.split()[0] for line in mentions] == ["MS", "MS", "vertigo"]
+    assert [line.split()[0] for line in mentions] == ["MS", "vertigo", "MS"]
     assert len(lines) == 9 and all(line.split()[0] in kb for line in lines if line.startswith(" "))
 
 

@@ -12,6 +12,7 @@ from wasabi import color, msg
 
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.corpora.gold import GoldMention, ambiguous_forms, gold_mentions
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 WORDS = 9  # of context on either side
 
@@ -32,7 +33,8 @@ def main(
             kb_id, score = linked._.kb_ents[0]
             found = "NIL" if linked._.is_nil else f"{kb_id} {linker.kb[kb_id].name}"
             right = linked._.is_nil if not mention.is_linked else kb_id in mention.ids and not linked._.is_nil
-            print(f"{'✔' if right else '✘'} {context(mention.span)}\n    → {color(found, bold=True)}  {score:.2f}")
+            gold = "" if right else f"   (gold: {names(linker.kb, mention)})"
+            print(f"{'✔' if right else '✘'} {context(mention.span)}\n    → {color(found, bold=True)}  {score:.2f}{gold}")
 
 
 def one_of_each_meaning(mentions: list[GoldMention], form: str) -> list[GoldMention]:
@@ -45,6 +47,10 @@ def link(nlp: spacy.Language, mention: Span) -> Span:
     doc.spans.clear()
     doc.ents = [Span(doc, mention.start, mention.end, label=mention.label_ or "ENTITY")]
     return nlp(doc).ents[0]
+
+
+def names(kb: KnowledgeBase, mention: GoldMention) -> str:
+    return " or ".join(kb[id].name if id in kb else id for id in mention.ids) if mention.is_linked else "NIL"
 
 
 def context(span: Span) -> str:
