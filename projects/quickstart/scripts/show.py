@@ -33,8 +33,9 @@ def main(
             kb_id, score = linked._.kb_ents[0]
             found = "NIL" if linked._.is_nil else f"{kb_id} {linker.kb[kb_id].name}"
             right = linked._.is_nil if not mention.is_linked else kb_id in mention.ids and not linked._.is_nil
-            gold = "" if right else f"   (gold: {names(linker.kb, mention)})"
-            print(f"{'✔' if right else '✘'} {context(mention.span)}\n    → {color(found, bold=True)}  {score:.2f}{gold}")
+            hint = "" if right else f"  (gold: {names(linker.kb, mention)})"
+            print(f"{'✔' if right else '✘'} {context(mention.span)}")
+            print(f"    → {color(found, bold=True)}  {score:.2f}{hint}")
 
 
 def one_of_each_meaning(mentions: list[GoldMention], form: str) -> list[GoldMention]:
