@@ -5,10 +5,10 @@ linker is built.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Optional
 
 import srsly
 from spacy import util
@@ -23,6 +23,7 @@ from .corpora.gold import NIL, check_gold_ids, gold_mentions, training_mentions
 from .errors import PelError, warn_without_ner
 from .extensions import set_extensions
 from .files import pack_folder, unpack_folder
+from .with_kb import WithKB
 
 if TYPE_CHECKING:
     from .kb.knowledge_base import KnowledgeBase
@@ -39,6 +40,10 @@ DEFAULT_CONFIG = {
     "max_candidates": 5,
     "nil_threshold": "tuned",
     "labels_discard": [],
+    "types": [],
+    "types_by_label": {},
+    "n_probe": None,
+    "search_threads": None,
     "overwrite": True,
     "use_gold_ents": True,
     "save_kb": True,
@@ -46,7 +51,8 @@ DEFAULT_CONFIG = {
 }
 SETTINGS = (
     *("objective", "top_k", "max_candidates", "nil_threshold"),
-    *("labels_discard", "overwrite", "use_gold_ents", "save_kb", "scorer"),
+    *("labels_discard", "types", "types_by_label", "n_probe", "search_threads"),
+    *("overwrite", "use_gold_ents", "save_kb", "scorer"),
 )
 KB_IN_BYTES = 200_000_000
 EXAMPLES_CHECKED = 1000
@@ -81,6 +87,10 @@ def make_linker(
     max_candidates: int,
     nil_threshold: Threshold,
     labels_discard: list[str],
+    types: list[str],
+    types_by_label: dict[str, list[str]],
+    n_probe: int | None,
+    search_threads: int | None,
     overwrite: bool,
     use_gold_ents: bool,
     save_kb: bool,
@@ -97,6 +107,9 @@ def make_linker(
     nil_threshold: a mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored (before that:
         never NIL); a float in units of the score; null: never NIL.
     labels_discard: entity labels whose mentions are NIL without a search.
+    types: the KB types that links may have; empty: any. types_by_label: the same for single entity labels.
+    n_probe: cells searched in a compressed index; null: as many as it was built with. search_threads: threads of a
+        search; null: all that faiss takes.
     overwrite: replace KB ids that are there.
     use_gold_ents: train on the mentions of the reference; false: on those predicted entities that match one of them.
     save_kb: write the KB with the pipeline; false: only where it is.
@@ -116,6 +129,10 @@ def make_linker(
         max_candidates=max_candidates,
         nil_threshold=nil_threshold,
         labels_discard=labels_discard,
+        types=types,
+        types_by_label=types_by_label,
+        n_probe=n_probe,
+        search_threads=search_threads,
         overwrite=overwrite,
         use_gold_ents=use_gold_ents,
         save_kb=save_kb,
@@ -123,7 +140,7 @@ def make_linker(
     )
 
 
-class PelLinker(TrainablePipe):
+class PelLinker(WithKB, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
@@ -143,27 +160,34 @@ class PelLinker(TrainablePipe):
         max_candidates: int = 5,
         nil_threshold: Threshold = "tuned",
         labels_discard: Sequence[str] = (),
+        types: Sequence[str] = (),
+        types_by_label: Mapping[str, Sequence[str]] | None = None,
+        n_probe: int | None = None,
+        search_threads: int | None = None,
         overwrite: bool = True,
         use_gold_ents: bool = True,
         save_kb: bool = True,
         scorer: Callable | None = None,
     ) -> None:
         super().__init__(vocab, model, name)
-        if min(top_k, max_candidates) < 1:
-            raise PelError(f"[components.{name}]: top_k and max_candidates must be at least 1.")
+        if min(top_k, max_candidates, n_probe or 1, search_threads or 1) < 1:
+            raise PelError(
+                f"[components.{name}]: top_k, max_candidates, n_probe and search_threads must be at least 1."
+            )
         self.objective = objective
         self.top_k = max(top_k, max_candidates)
         self.max_candidates = max_candidates
         self.nil_threshold = nil_threshold
         self.labels_discard = list(labels_discard)
+        self.types = list(types)
+        self.types_by_label = dict(types_by_label or {})
+        self.n_probe, self.search_threads = n_probe, search_threads
         self.overwrite = overwrite
         self.use_gold_ents = use_gold_ents
         self.save_kb = save_kb
         self.scorer = scorer
         self.kb: KnowledgeBase | None = None
-        self._kb_lost: str | None = None  # why there is none
-        self._trainer: Trainer | None = None
-        self._fingerprint: str | None = None
+        self._kb_lost = self._trainer = self._fingerprint = None
         set_extensions()
 
     # --- linking ---
@@ -192,45 +216,27 @@ class PelLinker(TrainablePipe):
     def rank(self, spans: Sequence[Span], k: int, *, keep: int | None = None) -> list[Candidates]:
         """The `k` best entities of every span, of any Docs, as `(id, score)`, best first; only the first `keep` are
         returned. A span without any word piece has none. RAISES: PelError without a KB and its index."""
-        from .models.bi_encoder import encode_mentions, row_builder
+        from .candidates import find_candidates
 
         if not spans:
             return []
-        search = self._searchable()
-        distinct, inverse = row_builder(self.model).mentions(spans).unique()
-        readable = distinct.lengths.nonzero()[0]
-        found: list[Candidates] = [[] for _ in range(len(distinct))]
-        if len(readable):
-            scores, rows = search(encode_mentions(self.model, distinct.take(readable)), k)
-            ids = self._require_kb().ids(rows[:, :keep])
-            for i, row_ids, row_scores in zip(readable, ids.tolist(), scores.tolist(), strict=True):
-                found[i] = [(id_, score) for id_, score in zip(row_ids, row_scores[:keep], strict=True) if id_]
-        return [list(found[i]) for i in inverse]
+        search, kb = self._searchable(), self._require_kb()
+        types = [self._types_for(span.label_) for span in spans]
+        return find_candidates(self.model, kb, search, spans, k, keep=keep, types=types)
+
+    def _types_for(self, label: str) -> frozenset[str] | None:
+        """The types that the entity of a mention with that label may have; None: any."""
+        allowed = [frozenset(types) for types in (self.types, self.types_by_label.get(label)) if types]
+        return frozenset.intersection(*allowed) if allowed else None
 
     def _searchable(self) -> Callable:
         """The search in force: while the linker is being trained, over the KB as the entity tower encodes it now."""
         kb = self._require_kb()
         if self._trainer is not None:
-            return self._trainer.current_index().search
+            return self._trainer.search
         if kb.has_vectors:
             self._check_fingerprint(kb)
         return kb.search  # it says what to run where there are no vectors
-
-    def _require_kb(self) -> "KnowledgeBase":
-        if self.kb is None:
-            raise PelError(
-                f"{self._kb_lost or f'{self.name} has no KB'}: run `python -m spacy pel index PIPELINE KB OUT`, name a "
-                f"kb_loader in [initialize.components.{self.name}], or call linker.set_kb(...) in Python."
-            )
-        return self.kb
-
-    def _check_fingerprint(self, kb: "KnowledgeBase") -> None:
-        if kb.fingerprint != self.fingerprint:
-            raise PelError(
-                f"The KB {kb.path} was indexed with another encoder (its fingerprint is {kb.fingerprint:.12}, that of "
-                f"this linker {self.fingerprint:.12}): run `python -m spacy pel index PIPELINE {kb.path} OUT`, or "
-                "linker.index() in Python."
-            )
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write what `predict` found to the Docs."""
@@ -241,37 +247,6 @@ class PelLinker(TrainablePipe):
                 for token in ent:
                     token.ent_kb_id_ = link.kb_id
                 ent._.kb_ents = link.candidates
-
-    # --- the KB ---
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 of the entity tower and its input settings: what a KB's vectors must have been made with."""
-        from .models.bi_encoder import fingerprint
-
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.model)
-        return self._fingerprint
-
-    def set_kb(self, kb: Union["KnowledgeBase", str, Path]) -> None:
-        """Link to this KB from now on. One with no vectors, or with those of another encoder, needs `index()` first."""
-        from .kb.knowledge_base import KnowledgeBase
-
-        self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
-        self._kb_lost = self._trainer = None
-
-    def index(self, *, progress: bool = True) -> None:
-        """Encode the KB with the entity tower and write the vectors into the KB's folder, in place of any there."""
-        from .models.bi_encoder import stream_entities, vector_size
-
-        kb = self._require_kb()
-        kb.index(
-            stream_entities(self.model, kb.entities(), len(kb), progress=progress),
-            dim=vector_size(self.model),
-            metric=self.model.attrs["settings"]["similarity"],
-            fingerprint=self.fingerprint,
-        )
-        self._trainer = None
 
     # --- training ---
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from tiny import (
 )
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 GOLD = [[(surface, id_) for surface, id_ in mentions.items()] for _, mentions in SENTENCES]
@@ -174,6 +175,63 @@ def test_labels_discard_and_overwrite(trained):
         assert trained(doc.copy()).ents[1].kb_id_ == "D009203"
     finally:
         linker.labels_discard, linker.overwrite = [], True
+
+
+def test_types_are_filtered_before_ranking(trained, tmp_path, docs):
+    linker = copy_of(trained, tmp_path)
+    spans = [ent for doc in docs for ent in doc.ents]
+    free = linker.rank(spans, 12)
+    diseases = {id for id in linker.kb if linker.kb[id].types == ("Disease",)}
+    linker.types = ["Disease"]
+    for own, unfiltered in zip(linker.rank(spans, 5), free, strict=True):
+        assert len(own) == 5
+        expected = [(id, pytest.approx(score, abs=1e-5)) for id, score in unfiltered if id in diseases][:5]
+        assert own == expected
+    linker.types, linker.types_by_label = [], {"X": ["Chemical", "Sign"], "Y": ["Disease"]}
+    spans[0].label_ = "Y"
+    for span, own in zip(spans, linker.rank(spans, 12), strict=True):
+        allowed = {"Disease"} if span.label_ == "Y" else {"Chemical", "Sign"}
+        assert {kind for id, _ in own for kind in linker.kb[id].types} == allowed
+    linker.types = ["Chemical", "Disease"]
+    assert {kind for id, _ in linker.rank(spans[1:], 12)[0] for kind in linker.kb[id].types} == {"Chemical"}
+
+
+def test_types_are_filtered_while_training(tmp_path):
+    kb = make_kb(tmp_path / "kb")
+    kb.remove(["D008094"])
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb, types=["Disease"])
+    train(nlp, examples, optimizer, steps=1)
+    ranked = linker.rank([ent for eg in examples for ent in eg.reference.ents], 12)
+    assert all({linker.kb[id].types for id, _ in own} == {("Disease",)} and len(own) == 6 for own in ranked)
+
+
+def test_added_entities_are_linked_without_training(trained, tmp_path, docs):
+    linker = copy_of(trained, tmp_path)
+    spans = [ent for doc in docs for ent in doc.ents]
+    before = dict(zip(map(str, spans), linker.rank(spans, 12), strict=True))
+    weights = linker.fingerprint
+    linker.remove_entities(["D001241"])
+    without = dict(zip(map(str, spans), linker.rank(spans, 12), strict=True))
+    assert [id for id, _ in without["aspirin"]] == [id for id, _ in before["aspirin"] if id != "D001241"]
+    linker.add_entities([e for e in ENTITIES if e.id == "D001241"])
+    again = dict(zip(map(str, spans), linker.rank(spans, 12), strict=True))
+    assert again["aspirin"][0] == ("D001241", pytest.approx(before["aspirin"][0][1], abs=1e-3))
+    linker.update_entities([replace(linker.kb["D001241"], name="Cyanosis", aliases=(), definition="", types=("Sign",))])
+    assert linker.kb["D001241"].name == "Cyanosis" and linker.rank(spans, 1) != [c[:1] for c in again.values()]
+    assert linker.fingerprint == weights
+
+
+def test_training_on_a_kb_with_gaps(tmp_path):
+    kb = make_kb(tmp_path / "kb")
+    kb.remove(["D001241", "D010634"])
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb)
+    losses = train(nlp, examples, optimizer, steps=200)
+    linker.index()
+    docs = [nlp(eg.reference.copy()) for eg in examples]
+    gold = [ent.kb_id_ for eg in examples for ent in eg.reference.ents]
+    found = [ent.kb_id_ for doc in docs for ent in doc.ents]
+    known = [(g, f) for g, f in zip(gold, found, strict=True) if g in kb]
+    assert losses[-1] < losses[0] / 4 and all(g == f for g, f in known) and len(known) == 9
 
 
 def test_source(trained):
@@ -435,7 +493,7 @@ def test_mentions_whose_gold_is_not_in_the_kb_give_no_loss(tmp_path):
         ({"layout": "both"}, "layout is 'both'"),
         ({"model": {"similarity": "dot"}}, r"similarity = 'dot' does not go with the loss"),
         ({"model": {"precision": "fp8"}}, "precision is 'fp8'"),
-        ({"top_k": 0}, "top_k and max_candidates must be at least 1"),
+        ({"top_k": 0}, "top_k, max_candidates, n_probe and search_threads must be at least 1"),
     ],
 )
 def test_a_wrong_setting_is_named(config, message):
@@ -476,3 +534,8 @@ def test_scispacy_s_extension_stays(trained, docs):
 def save(nlp, path, exclude=()):
     nlp.get_pipe("pel_linker").to_disk(path, exclude=exclude)
     return path
+
+
+def copy_of(trained, folder):
+    """A linker of its own, with its own KB: `trained` serves all tests."""
+    return spacy.blank("en").add_pipe("pel_linker").from_disk(save(trained, folder / "copy"))

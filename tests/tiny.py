@@ -6,12 +6,13 @@ import re
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import spacy
 from spacy.tokens import Span
 from spacy.training import Example
 
 from spacy_pel.corpora.gold import GOLD_GROUP
-from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.models.encoder_loader import load_hf_encoder
 
@@ -128,3 +129,8 @@ def train(nlp, examples, optimizer, steps=30) -> list[float]:
 
 def links(doc) -> list[tuple[str, str]]:
     return [(ent.text, ent.kb_id_) for ent in doc.ents]
+
+
+def unit_vectors(n: int, dim: int, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(n, dim)).astype("float32")
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -17,8 +17,9 @@ pel_app = typer.Typer(
 )
 
 
-def command(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as `spacy pel NAME`; an error that a user can mend becomes one line on stderr, status 1."""
+def command(name: str, app: typer.Typer = pel_app) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as `spacy pel NAME`, or under another `app`; an error that a user can mend becomes one line
+    on stderr, status 1."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -29,6 +30,6 @@ def command(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 typer.echo(f"✘ {error}", err=True)
                 raise typer.Exit(1) from error
 
-        return pel_app.command(name)(run)
+        return app.command(name)(run)
 
     return register

@@ -14,7 +14,7 @@ from ..errors import PelError
 from .app import command
 
 if TYPE_CHECKING:
-    from ..kb.entity_store import Entity
+    from ..kb.entity import Entity
     from ..kb.readers.records import Records
 
 Several = list[str] | None

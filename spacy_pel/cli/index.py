@@ -18,11 +18,16 @@ def index(
     kb: Path = typer.Argument(..., help="A KB folder that `build-kb` wrote; it is left as it is"),
     out: Path = typer.Argument(..., help="The folder to write the pipeline to"),
     gpu_id: int = typer.Option(-1, "--gpu-id", "-g", help="GPU to use, or -1 for the CPU"),
+    index_type: str = typer.Option(
+        "auto", "--index-type", help="flat (exact), a FAISS factory string, or auto: exact for small KBs"
+    ),
     force: bool = typer.Option(False, "--force", "-F", help="Replace the pipeline at OUT"),
 ) -> None:
     """Encode every entity of KB with the entity tower of PIPELINE and write the pipeline, with its KB, to OUT.
 
     Example: python -m spacy pel index training/model-last kb linker
+
+    Example: python -m spacy pel index training/model-last kb linker --index-type "IVF4096,PQ192x4fs,Refine(SQ8)"
     """
     from ..kb.folders import new_folder
     from ..kb.knowledge_base import KnowledgeBase
@@ -35,7 +40,7 @@ def index(
     with new_folder(out.absolute()) as folder:
         (folder / name).mkdir()
         linker.set_kb(source.copy_to(folder / name / "kb", vectors=False))
-        linker.index()
+        linker.index(index_type=index_type)
         linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
         nlp.to_disk(folder)
     seconds = perf_counter() - start

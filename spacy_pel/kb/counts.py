@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .entity_store import Entity
+    from .entity import Entity
 
 
 class Counts:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import PelError
-from .entity_store import Entity, EntityStore
+from . import entity_file
+from .changes import Changes
+from .entity import Entity
+from .entity_store import EntityStore
 from .folders import left_aside, new_folder
-from .vector_index import VectorIndex
+from .vector_index import VectorIndex, auto_type
 
 __all__ = ["Entity", "KnowledgeBase"]
 
@@ -25,8 +29,9 @@ VECTORS_META = ("dim", "metric", "index_type", "fingerprint", "vectors")
 class KnowledgeBase(Mapping[str, Entity]):
     """A KB folder, opened to be looked up and searched. As a mapping it goes from ids to entities, in row order.
 
-    Rows 0 … n-1 number the entities, in `entities.sqlite` as in the vector file, which is memory-mapped. A KB can be
-    used from several threads and from forked processes; it pickles as its path.
+    Rows number the entities, in `entities.sqlite` as in the vector file, which is memory-mapped: from 0, without gaps
+    but for those that removed entities leave until the KB is compacted. A KB can be used from several threads and from
+    forked processes; what another process adds or removes is seen at the next search. It pickles as its path.
 
     path (Path): The folder, written by `KnowledgeBase.create` or `build-kb`.
     RAISES: `PelError` where the folder is none, or one of its files is missing, truncated or foreign.
@@ -44,7 +49,10 @@ class KnowledgeBase(Mapping[str, Entity]):
                 f"rename it back or build the KB again."
             )
         self._store = EntityStore(self.path / ENTITIES)
+        self._n_probe: int | None = None
+        self._threads: int | None = None
         self._vectors = self._open_vectors()
+        self._changes = self._read_changes()
 
     @classmethod
     def create(
@@ -84,6 +92,16 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self._store.meta
 
     @property
+    def n_rows(self) -> int:
+        """One more than the last row."""
+        return self.meta["rows"]
+
+    @property
+    def live_rows(self) -> np.ndarray:
+        """The rows (n,) that have an entity, ascending: all of `range(n_rows)` before the first removal."""
+        return self._changes.live(self.n_rows)
+
+    @property
     def has_vectors(self) -> bool:
         return "vectors" in self.meta
 
@@ -100,6 +118,16 @@ class KnowledgeBase(Mapping[str, Entity]):
     def metric(self) -> Metric | None:
         """Both are searched by inner product; vectors for "cosine" have unit length."""
         return self.meta.get("metric")
+
+    @property
+    def n_added(self) -> int:
+        """Entities added since the vectors were written to their file."""
+        return len(self._changes.added)
+
+    @property
+    def n_removed(self) -> int:
+        """Rows that removed entities have left empty."""
+        return len(self._changes.removed)
 
     @property
     def size_bytes(self) -> int:
@@ -132,54 +160,136 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self._store.rows(ids)
 
     def ids(self, rows: np.ndarray) -> np.ndarray:
-        """The ids at `rows` (integers of any shape), an object array of that shape with "" for row -1.
+        """The ids at `rows` (integers of any shape), an object array of that shape with "" for row -1 and for the rows
+        of removed entities.
 
-        RAISES: `IndexError` for any other row that is not in the KB.
+        RAISES: `IndexError` for a row that the KB never had.
         """
         unique, inverse = np.unique(rows, return_inverse=True)
-        if unique.size and not -1 <= unique[0] <= unique[-1] < len(self):
-            raise IndexError(f"Rows from {unique[0]} to {unique[-1]}, the KB has rows 0 to {len(self) - 1}.")
+        n_rows = self._store.latest["rows"]
+        if unique.size and not -1 <= unique[0] <= unique[-1] < n_rows:
+            raise IndexError(f"Rows from {unique[0]} to {unique[-1]}, the KB has rows 0 to {n_rows - 1}.")
         ids = self._store.ids(unique.tolist())
         return np.array([ids.get(row, "") for row in unique.tolist()], dtype=object)[inverse].reshape(np.shape(rows))
+
+    def named(self, form: str) -> list[Entity]:
+        """The entities that have `form` as name or alias, case, punctuation and white space aside, in row order."""
+        return self._store.named(form)
+
+    def rows_of_types(self, types: Iterable[str]) -> np.ndarray:
+        """The rows (n,) of the entities that have any of `types`, ascending; kept until the KB changes.
+
+        RAISES: `PelError` for a type that no entity has.
+        """
+        wanted = frozenset(types)
+        if wanted not in self._rows_of_types:
+            found = {kind: self._store.rows_of_type(kind) for kind in sorted(wanted)}
+            if unknown := [kind for kind, rows in found.items() if not len(rows)]:
+                known = ", ".join(list(self._store.type_counts())[:10])
+                raise PelError(f'{self.path}: no entity has the type "{unknown[0]}"; the commonest types are {known}.')
+            self._rows_of_types[wanted] = np.unique(np.concatenate(list(found.values())))
+        return self._rows_of_types[wanted]
+
+    def with_type_names(self, entity: Entity) -> Entity:
+        """`entity`, which the encoder is to read as it reads the KB's own: with the names that the KB has for types."""
+        names = self.meta.get("type_names")
+        if not names or entity.type_names:
+            return entity
+        return replace(entity, type_names=tuple(names.get(kind, kind) for kind in entity.types))
+
+    def type_counts(self) -> dict[str, int]:
+        """How many entities each type has, the commonest first."""
+        return self._store.type_counts()
+
+    def source_counts(self) -> dict[str, int]:
+        """How many entities came from each source ("A+B" is one), the commonest first. Reads every record."""
+        return self._store.source_counts()
 
     def successors(self, ids: Iterable[str]) -> dict[str, str]:
         """The entity that took the place of each of those `ids` that its source has retired."""
         return self._store.successors(ids)
 
-    def index(self, blocks: Iterable[np.ndarray], *, dim: int, metric: Metric, fingerprint: str) -> None:
+    def index(
+        self,
+        blocks: Iterable[np.ndarray],
+        *,
+        dim: int,
+        metric: Metric,
+        fingerprint: str,
+        index_type: str = "auto",
+    ) -> None:
         """Give the KB vectors, in place of those it has. Killed or failing at any moment, this leaves the KB as it was.
 
         blocks (Iterable[ndarray]): (n, dim) float32 each, all together one vector per entity in row order.
         fingerprint (str): Names the encoder that made them.
-        RAISES: `PelError` for vectors that are not finite, of another shape or not as many as there are entities, and
-            where the folder cannot be written or is being indexed by another process.
+        index_type (str): "flat" for exact search, what faiss's `index_factory` takes, or "auto": exact for small KBs,
+            compressed for large ones (`vector_index.auto_type`).
+        RAISES: `PelError` for an index type that faiss refuses, vectors that are not finite, of another shape or not as
+            many as there are entities, and where the folder cannot be written or is being indexed by another process.
         """
         if metric not in ("cosine", "dot"):
             raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
-        with self._store.update_meta() as meta:
-            replaced = meta.get("vectors", {}).get("file")
-            self._remove_vectors(keep=replaced)
-            path = self.path / _next_vectors(replaced)
-            sha256 = VectorIndex.write(path, blocks, count=len(self), dim=dim)
-            meta.update(dim=dim, metric=metric, index_type="flat", fingerprint=fingerprint)
-            sample = VectorIndex.sample_digest(path)
-            meta["vectors"] = {"file": path.name, "size": path.stat().st_size, "sha256": sha256, "sample": sample}
-        self._vectors = self._open_vectors()
-        if replaced:
-            (self.path / replaced).unlink(missing_ok=True)
+        with self._store.change() as (connection, meta):
+            chosen = auto_type(meta["counts"]["entities"], dim) if index_type == "auto" else index_type
+            self._write_vectors(meta, blocks, dim, chosen)
+            meta.update(dim=dim, metric=metric, index_type=chosen, fingerprint=fingerprint)
+            entity_file.close_up(connection, meta)  # last: from here on nobody else can read
+        self._reopen()
+
+    def add(
+        self, entities: Sequence[Entity], vectors: np.ndarray | None = None, fingerprint: str | None = None
+    ) -> None:
+        """Add new entities in one transaction: killed or failing at any moment, this leaves the KB as it was.
+
+        vectors (n, dim): Where the KB has vectors, those of `entities`, by the encoder that `fingerprint` names.
+        RAISES: `PelError` for ids that come twice or are in the KB, vectors that are missing, not finite or of another
+            shape or encoder, and where another process is changing the KB.
+        """
+        self._change(entities, vectors, fingerprint)
+
+    def update(
+        self, entities: Sequence[Entity], vectors: np.ndarray | None = None, fingerprint: str | None = None
+    ) -> None:
+        """Put `entities` in the place of those with the same ids, as `add` does. RAISES: `PelError` as `add`, and for
+        an id that is not in the KB."""
+        self._change(entities, vectors, fingerprint, replaced=[entity.id for entity in entities])
+
+    def remove(self, ids: Iterable[str]) -> None:
+        """Remove entities in one transaction. They are never found again. RAISES: `PelError` for an id that is not in
+        the KB, and where none would be left."""
+        with self._store.change() as (connection, meta):
+            entity_file.remove(connection, meta, list(ids))
+            if not meta["counts"]["entities"]:
+                raise PelError(f"{self.path}: these are all its entities; one must stay.")
+        self._reopen()
+
+    def compact(self) -> None:
+        """Write the vectors of all entities to one file, without the removed and with the added ones, and close the
+        gaps in the rows: after many changes the search is then as fast as before them. Where the KB is open elsewhere,
+        it has to be opened again. RAISES: `PelError` where another process has just changed or indexed it."""
+        self._notice_changes()
+        with self._store.change() as (connection, meta):
+            if meta != self.meta:
+                raise PelError(f"{self.path}: has changed since it was opened; open the KB again and repeat.")
+            if self._vectors is not None:
+                self._write_vectors(meta, self.vector_blocks(), self._vectors.dim, meta["index_type"])
+            entity_file.close_up(connection, meta)
+        self._reopen()
 
     def drop_vectors(self) -> None:
         """Leave the KB with its entities only, as before `index`: for vectors that no encoder fits any more."""
         if self.has_vectors:
-            with self._store.update_meta() as meta:
+            with self._store.change() as (connection, meta):
+                connection.execute("DELETE FROM added")
                 for key in VECTORS_META:
                     meta.pop(key, None)
-            self._vectors = None
+            self._reopen()
             self._remove_vectors(keep=None)
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The `k` entities with the largest inner product for each of `queries` (q, dim) float32, by exact search.
+    def search(self, queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The `k` entities with the largest inner product for each of `queries` (q, dim) float32.
 
+        within: The rows to search in, ascending, such as `rows_of_types` gives; None: all.
         RETURNS: scores (q, k) float32 and rows (q, k) int64, best first; row -1 and score -inf where k > len(kb).
         RAISES: `PelError` for a KB without vectors or queries of another dimension.
         """
@@ -188,7 +298,12 @@ class KnowledgeBase(Mapping[str, Entity]):
                 f"{self.path}: the KB has no vectors; run `python -m spacy pel index PIPELINE {self.path} OUT` "
                 f"or `linker.index()`."
             )
-        return self._vectors.search(queries, k)
+        self._notice_changes()
+        return self._changes.search(self._vectors, queries, k, within)
+
+    def vector_blocks(self) -> Iterator[np.ndarray]:
+        """The vectors of all entities, in blocks (n, dim) float32 of row order; none where the KB has none."""
+        return iter(()) if self._vectors is None else self._changes.blocks(self._vectors)
 
     def copy_to(self, path: str | Path, *, vectors: bool = True) -> KnowledgeBase:
         """Copy the KB to the folder `path`, at once or not at all, and open the copy.
@@ -204,7 +319,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         _check_replaceable(path)
         with new_folder(path) as folder:
             keys = [key for key in self.meta if vectors or key not in VECTORS_META]
-            self._store.copy_to(folder / ENTITIES, {key: self.meta[key] for key in keys})
+            self._store.copy_to(folder / ENTITIES, {key: self.meta[key] for key in keys}, vectors=vectors)
             if vectors and self.has_vectors:
                 file = self.meta["vectors"]["file"]
                 shutil.copyfile(self.path / file, folder / file)
@@ -221,6 +336,71 @@ class KnowledgeBase(Mapping[str, Entity]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} entities)"
 
+    def _change(
+        self,
+        entities: Sequence[Entity],
+        vectors: np.ndarray | None,
+        fingerprint: str | None,
+        replaced: Sequence[str] = (),
+    ) -> None:
+        with self._store.change() as (connection, meta):
+            self._check_added(meta, entities, vectors, fingerprint)
+            if replaced:
+                entity_file.remove(connection, meta, replaced)
+            entity_file.add(connection, meta, entities, vectors)
+        self._reopen()
+
+    def _check_added(
+        self, meta: dict[str, Any], entities: Sequence[Entity], vectors: np.ndarray | None, fingerprint: str | None
+    ) -> None:
+        """Raise unless `vectors` are what the KB, as it is now on the disk, needs for `entities`."""
+        if "vectors" not in meta:
+            if vectors is not None:
+                raise PelError(f"{self.path}: the KB has no vectors; add entities without, then index the KB.")
+        elif vectors is None or vectors.shape != (len(entities), meta["dim"]):
+            shape = "none" if vectors is None else f"the shape {vectors.shape}"
+            raise PelError(f"Expected vectors of the shape ({len(entities)}, {meta['dim']}), got {shape}.")
+        elif fingerprint != meta["fingerprint"]:
+            raise PelError(
+                f"{self.path}: its vectors are of another encoder than those to add; run `python -m spacy pel index`."
+            )
+        elif not np.isfinite(vectors).all():
+            raise PelError("A vector to add is not finite; check the encoder's weights.")
+
+    def _write_vectors(self, meta: dict[str, Any], blocks: Iterable[np.ndarray], dim: int, index_type: str) -> None:
+        """Write `blocks` to a new file beside the present one, which goes once `_reopen` has turned to the new one."""
+        replaced = meta.get("vectors", {}).get("file")
+        self._remove_vectors(keep=replaced)
+        path, count = self.path / _next_vectors(replaced), meta["counts"]["entities"]
+        sha256 = VectorIndex.write(path, blocks, count=count, dim=dim, index_type=index_type)
+        sample = VectorIndex.sample_digest(path)
+        size = path.stat().st_size
+        meta["vectors"] = {"file": path.name, "rows": count, "size": size, "sha256": sha256, "sample": sample}
+
+    def _reopen(self) -> None:
+        """Turn to the files as they are after a change, and remove those that it has replaced."""
+        self._vectors = self._open_vectors()
+        self._changes = self._read_changes()
+        self._remove_vectors(keep=self.meta.get("vectors", {}).get("file"))
+
+    def _read_changes(self) -> Changes:
+        self._rows_of_types: dict[frozenset[str], np.ndarray] = {}
+        return Changes(self._store.removed_rows(), *self._store.added_vectors(self.dim or 0))
+
+    def set_search(self, *, n_probe: int | None = None, threads: int | None = None) -> None:
+        """How to search: the cells that are visited of an index that has cells (None: as it was built), and the threads
+        used (None: as many as faiss takes)."""
+        self._n_probe, self._threads = n_probe, threads
+        if self._vectors is not None:
+            self._vectors.n_probe, self._vectors.threads = n_probe, threads
+
+    def _notice_changes(self) -> None:
+        """Take over what another process has added or removed; not other vectors, which may be of another encoder."""
+        latest = self._store.latest_meta()
+        if latest != self.meta and latest.get("vectors") == self.meta.get("vectors"):
+            self._store.meta = latest
+            self._changes = self._read_changes()
+
     def _open_vectors(self) -> VectorIndex | None:
         if not self.has_vectors:
             return None
@@ -232,7 +412,7 @@ class KnowledgeBase(Mapping[str, Entity]):
             if path.stat().st_size != size:  # before it is mapped: reading past the end of a mapped file is fatal
                 raise PelError(f"{path}: has {path.stat().st_size} bytes instead of {size}")
             vectors = VectorIndex.open(path)
-            same_shape = (len(vectors), vectors.dim) == (len(self), self.dim)
+            same_shape = (len(vectors), vectors.dim) == (recorded["rows"], self.dim)
             if not same_shape or VectorIndex.sample_digest(path) != recorded.get("sample"):
                 raise PelError(f"{path}: holds the vectors of another KB")
         except PelError as error:
@@ -240,6 +420,7 @@ class KnowledgeBase(Mapping[str, Entity]):
                 f"{error}; build the KB again with `python -m spacy pel build-kb SOURCE {self.path} --force`, "
                 f"then run `python -m spacy pel index`."
             ) from error
+        vectors.n_probe, vectors.threads = self._n_probe, self._threads
         return vectors
 
     def _remove_vectors(self, keep: str | None) -> None:

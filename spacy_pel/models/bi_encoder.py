@@ -25,7 +25,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.modeling_utils import no_init_weights
 
 from ..errors import PelError
-from ..kb.entity_store import Entity
+from ..kb.entity import Entity
 from .encoder_loader import Encoder, attention_for
 from .inputs import ENTITIES_AT_ONCE, RowBuilder, RowSettings
 from .precision import check_precision

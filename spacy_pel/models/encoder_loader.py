@@ -1,5 +1,6 @@
 """`spacy_pel.HFEncoder.v1`: the `encoder_loader` of `[initialize.components.pel_linker]`."""
 
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -69,4 +70,4 @@ def attention_for(device: Any) -> dict[str, str]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return textwrap.shorten((str(error).splitlines() or [type(error).__name__])[0], 160, placeholder=" …")

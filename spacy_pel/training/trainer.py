@@ -33,12 +33,13 @@ class Trainer:
         self._rng = np.random.default_rng(seed)
         self._entity_rows: TokenRows | None = None
         self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
+        self._live_rows = kb.live_rows  # entity i here is row _live_rows[i] of the KB
         self._index: VectorIndex | None = None
         self._age = 0
 
     @property
     def entity_rows(self) -> TokenRows:
-        """The token rows of the whole KB, in its row order, made once."""
+        """The token rows of all entities of the KB, in its order, made once."""
         if self._entity_rows is None:
             self._entity_rows = row_builder(self.model).entities(self.kb.entities())
         return self._entity_rows
@@ -47,7 +48,8 @@ class Trainer:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
         ones, give no loss. RETURNS: the mean loss of the others; 0.0 if there are none."""
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
-        correct = [[known[id_] for id_ in mention.ids if id_ in known] for mention in mentions]
+        numbers = dict(zip(known, np.searchsorted(self._live_rows, list(known.values())).tolist(), strict=True))
+        correct = [[numbers[id_] for id_ in mention.ids if id_ in numbers] for mention in mentions]
         rows = self._rows_of([mention.span for mention in mentions])
         used = [i for i in range(len(mentions)) if correct[i] and len(rows[i])]
         if not used:
@@ -59,7 +61,7 @@ class Trainer:
         negatives = objective.negatives.sample(
             self._rng,
             correct,
-            len(self.kb),
+            len(self._live_rows),
             to_numpy(vectors),
             self._index if self._index is not None or not objective.negatives.n_hard else self.refresh(),
             objective.loss.logit_scale,
@@ -94,14 +96,18 @@ class Trainer:
         return self._index
 
     def _entity_vectors(self) -> Iterator[np.ndarray]:
-        for start in range(0, len(self.kb), ENTITIES_AT_ONCE):
-            rows = np.arange(start, min(start + ENTITIES_AT_ONCE, len(self.kb)))
+        for start in range(0, len(self._live_rows), ENTITIES_AT_ONCE):
+            rows = np.arange(start, min(start + ENTITIES_AT_ONCE, len(self._live_rows)))
             yield encode_entities(self.model, self.entity_rows.take(rows))
 
-    def current_index(self) -> VectorIndex:
-        """The KB's vectors, encoded again unless they are at most `MAX_AGE` updates old: the scores that `spacy train`
-        shows at the first step of an epoch then cost no pass over the KB beside that of the negatives."""
-        return self.refresh() if self._index is None or self._age > MAX_AGE else self._index
+    def search(self, queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """`KnowledgeBase.search` over the KB as the entity tower encodes it now. It is encoded again unless its vectors
+        are at most `MAX_AGE` updates old: the scores that `spacy train` shows at the first step of an epoch then cost
+        no pass over the KB beside that of the negatives."""
+        index = self.refresh() if self._index is None or self._age > MAX_AGE else self._index
+        numbers = None if within is None else np.searchsorted(self._live_rows, within)
+        scores, found = index.search(queries, k, within=numbers)
+        return scores, np.where(found < 0, found, self._live_rows[found])
 
 
 def _digest(text: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tiny import unit_vectors
 
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
@@ -43,8 +44,3 @@ def vectors(entities) -> np.ndarray:
 def indexed(kb, vectors) -> KnowledgeBase:
     kb.index([vectors[:2], vectors[2:]], dim=8, metric="cosine", fingerprint="abc")
     return kb
-
-
-def unit_vectors(n: int, dim: int, seed: int = 0) -> np.ndarray:
-    vectors = np.random.default_rng(seed).normal(size=(n, dim)).astype("float32")
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

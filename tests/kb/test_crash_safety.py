@@ -19,7 +19,7 @@ PRELUDE = """
 import os, signal, sqlite3, sys, time
 from pathlib import Path
 import numpy as np
-from spacy_pel.kb import entity_store, folders, knowledge_base
+from spacy_pel.kb import entity_file, folders, knowledge_base
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 path = sys.argv[1]
@@ -86,8 +86,8 @@ def check_before_or_after(path, vectors_of: dict[str, float]) -> str:
 BUILD_KILLS = {
     "first entity": "build(5000, 0)",
     "amid entities": "build(5000, 3210)",
-    "before the ids are indexed": "entity_store._index_ids = die; build(10)",
-    "before meta is written": "entity_store._write_meta = die; build(10)",
+    "before the ids are indexed": "entity_file._index_ids = die; build(10)",
+    "before meta is written": "entity_file.write_meta = die; build(10)",
     "before the files are on the disk": "folders.sync = die; build(10)",
 }
 
@@ -159,10 +159,10 @@ INDEX_KILLS = {
     "first block": ("index(0)", "old"),
     "amid blocks": ("index(25)", "old"),
     "before the vector file gets its name": ("Path.rename = die; index()", "old"),
-    "between the vector file and meta": ("entity_store._write_meta = die; index()", "old"),
+    "between the vector file and meta": ("entity_file.write_meta = die; index()", "old"),
     "amid the meta transaction": (
-        "write = entity_store._write_meta\n"
-        "entity_store._write_meta = lambda connection, meta: die(write(connection, meta))\n"
+        "write = entity_file.write_meta\n"
+        "entity_file.write_meta = lambda connection, meta: die(write(connection, meta))\n"
         "index()",
         "old",
     ),
@@ -178,6 +178,41 @@ def test_killed_index(old, script, expected):
     kb.index([np.full((50, 4), 3.0, dtype="float32")], dim=4, metric="dot", fingerprint="next")
     assert check_before_or_after(old.path, {"next": 3.0}) == "next"
     assert names(old.path) == {"entities.sqlite", kb.meta["vectors"]["file"]}
+
+
+CHANGE_KILLS = {
+    "add, before meta": ("entity_file.write_meta = die; add()", 51),
+    "add, amid the transaction": (
+        "write = entity_file.write_meta\n"
+        "entity_file.write_meta = lambda connection, meta: die(write(connection, meta))\n"
+        "add()",
+        51,
+    ),
+    "remove, before meta": ("entity_file.write_meta = die; KnowledgeBase(path).remove(['old-1'])", 51),
+    "compact, before the vectors": ("knowledge_base.VectorIndex.write = die; KnowledgeBase(path).compact()", 51),
+    "compact, before the rows": ("entity_file.close_up = die; KnowledgeBase(path).compact()", 51),
+    "compact, before meta": ("entity_file.write_meta = die; KnowledgeBase(path).compact()", 51),
+    "compact, before the old file is removed": ("Path.unlink = die; KnowledgeBase(path).compact()", 50),
+}
+
+
+@pytest.mark.parametrize("script, rows", CHANGE_KILLS.values(), ids=CHANGE_KILLS.keys())
+def test_killed_change(old, script, rows):
+    """Whenever it is killed, the KB is the one with old-0 removed and late added, compacted or not."""
+    old.remove(["old-0"])
+    old.add([Entity(id="late", name="late")], np.full((1, 4), 3.0, dtype="float32"), fingerprint="old")
+    run_killed(
+        "def add():\n"
+        "    vectors = np.ones((1, 4), dtype='float32')\n"
+        "    KnowledgeBase(path).add([Entity(id='never', name='n')], vectors, fingerprint='old')\n" + script,
+        old.path,
+    )
+    kb = KnowledgeBase(old.path)
+    scores, found = kb.search(np.ones((1, 4), dtype="float32"), 60)
+    assert [id for id in kb.ids(found)[0] if id] == ["late", *(f"old-{i}" for i in range(1, 50))]
+    assert scores[0, :50].tolist() == [12.0] + [4.0] * 49 and len(kb) == 50 and kb.n_rows == rows
+    kb.compact()
+    assert names(kb.path) == {"entities.sqlite", kb.meta["vectors"]["file"]} and kb.n_rows == 50
 
 
 def test_killed_with_pages_in_the_database(old):

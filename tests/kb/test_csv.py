@@ -3,7 +3,7 @@
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.csv import read_csv
 
 TABLE = (

@@ -45,7 +45,7 @@ def test_records_round_trip_in_order(kb, entities):
 def test_meta(kb):
     assert kb.meta["counts"] == {"entities": 5, "aliases": 6, "definitions": 1, "types": 3}
     assert (kb.meta["source"], kb.meta["release"], kb.meta["licence"]) == ("MeSH", "2025", "open")
-    assert kb.meta["format_version"] == 1
+    assert kb.meta["format_version"] == 2
     assert (kb.has_vectors, kb.fingerprint, kb.dim, kb.metric) == (False, None, None, None)
 
 
@@ -150,7 +150,7 @@ def test_reading_goes_on_while_a_kb_is_indexed_and_a_second_writer_is_refused(in
     def blocks():
         other = KnowledgeBase(indexed.path)
         assert list(other.entities()) == list(indexed.entities()) and other.fingerprint == "abc"
-        with pytest.raises(PelError, match="no other process indexes"):
+        with pytest.raises(PelError, match="no other process changes"):
             other.index([vectors], dim=8, metric="cosine", fingerprint="second")
         yield vectors
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.mesh import read_mesh
 
 DESCRIPTOR = """

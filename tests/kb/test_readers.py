@@ -6,7 +6,7 @@ import json
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import READERS, read
 

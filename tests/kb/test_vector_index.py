@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.vector_index import VectorIndex
+from spacy_pel.kb.vector_index import VectorIndex, auto_type
 
 
 @pytest.fixture
@@ -58,5 +58,93 @@ def test_other_index_types_are_refused(vectors, tmp_path):
     index = faiss.IndexFlatL2(16)
     index.add(vectors)
     faiss.write_index(index, str(tmp_path / "v.faiss"))
-    with pytest.raises(PelError, match="IndexFlatL2, not a flat index of inner products"):
+    with pytest.raises(PelError, match="IndexFlatL2 of distances, not of inner products"):
         VectorIndex.open(tmp_path / "v.faiss")
+
+
+# --- compressed indexes ----------------------------------------------------------------------------------------------
+
+COMPRESSED = ["IVF16,PQ8x4fs,Refine(SQ8)", "IVF16,Flat", "SQ8", "HNSW8", "OPQ8,IVF16,PQ8"]
+
+
+@pytest.fixture(scope="module")
+def clustered() -> np.ndarray:
+    """Unit vectors in clusters, as entities lie."""
+    rng = np.random.default_rng(3)
+    vectors = np.repeat(rng.normal(size=(200, 16)), 10, axis=0) + 0.3 * rng.normal(size=(2000, 16))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype("float32")
+
+
+@pytest.fixture(scope="module", params=COMPRESSED)
+def compressed(request, clustered, tmp_path_factory) -> VectorIndex:
+    path = tmp_path_factory.mktemp("index") / "v.faiss"
+    VectorIndex.write(path, [clustered[:700], clustered[700:]], count=2000, dim=16, index_type=request.param)
+    assert [file.name for file in path.parent.iterdir()] == ["v.faiss"]
+    return VectorIndex.open(path)
+
+
+def agreement(rows: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(rows, expected, strict=True)]))
+
+
+def test_a_compressed_index_finds_nearly_what_an_exact_one_does(compressed, clustered):
+    queries = clustered[::9]
+    scores, rows = compressed.search(queries, 5)
+    exact_scores, exact = VectorIndex.build(clustered).search(queries, 5)
+    assert len(compressed) == 2000 and agreement(rows, exact) > 0.6 and (rows[:, 0] == exact[:, 0]).mean() > 0.6
+    np.testing.assert_allclose(scores, exact_scores, atol=0.4)
+
+
+def test_filters_hold_in_a_compressed_index(compressed, clustered, monkeypatch):
+    queries, some = clustered[::50], np.arange(0, 2000, 3)
+    exact = VectorIndex.build(clustered[some]).search(queries, 5)[1]
+    for block, least in ((50_000, 0.6), (10, 0.5)):  # every vector of the filter, or through the index
+        monkeypatch.setattr("spacy_pel.kb.vector_index.BLOCK", block)
+        _, rows = compressed.search(queries, 5, within=some)
+        assert np.isin(rows, some).all() and agreement(rows, some[exact]) > least
+
+
+@pytest.mark.parametrize("most", [10, 5000])
+def test_removed_rows_never_come_back(compressed, clustered, monkeypatch, most):
+    monkeypatch.setattr("spacy_pel.kb.vector_index.MOST_PASSED_OVER", most)
+    gone = np.arange(0, 2000, 2)
+    _, rows = compressed.search(clustered[::50], 5, without=gone)
+    assert not np.isin(rows, gone).any() and (rows >= 0).all()
+
+
+def test_vectors_come_back_about_as_they_were(compressed, clustered):
+    rows = np.array([5, 3, 1999])
+    assert (np.sum(compressed.vectors(rows) * clustered[rows], axis=1) > 0.7).all()
+
+
+def test_more_cells_find_more(clustered, tmp_path):
+    VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type="IVF64,Flat")
+    index = VectorIndex.open(tmp_path / "v.faiss")
+    exact = VectorIndex.build(clustered).search(clustered[::9], 20)[1]
+    found = []
+    for index.n_probe in (1, 4, 64):
+        found.append(agreement(index.search(clustered[::9], 20)[1], exact))
+    assert found[0] < found[1] < found[2] == 1.0
+
+
+def test_threads_are_those_asked_for_and_given_back(clustered, monkeypatch):
+    index = VectorIndex.build(clustered)
+    before, seen = faiss.omp_get_max_threads(), []
+    index.threads = 1
+    monkeypatch.setattr(
+        "spacy_pel.kb.vector_index._parameters", lambda *arguments: seen.append(faiss.omp_get_max_threads())
+    )
+    index.search(clustered[:3], 2)
+    assert seen == [1] and faiss.omp_get_max_threads() == before
+
+
+@pytest.mark.parametrize("index_type", ["nonsense", "PQ7", "IVF5000,Flat"])
+def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_type):
+    with pytest.raises(PelError, match=f'--index-type "{index_type}" cannot be built for these vectors: '):
+        VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type=index_type)
+    assert not list(tmp_path.iterdir())
+
+
+def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
+    assert auto_type(200_000, 384) == "flat"
+    assert auto_type(2_400_000, 384) == "IVF8192,PQ192x4fs,Refine(SQ8)"

@@ -8,7 +8,7 @@ from tiny import write_encoder
 from transformers import AutoTokenizer, BertTokenizer
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.entity import Entity
 from spacy_pel.models.inputs import RowBuilder, RowSettings, add_markers, describe
 
 NLP = spacy.blank("en")

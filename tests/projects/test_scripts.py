@@ -18,7 +18,7 @@ import typer
 from spacy.schemas import ConfigSchemaTraining
 from spacy.util import load_config, load_model_from_config, registry
 
-from spacy_pel.kb.entity_store import Entity
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.umls import read_umls
 
 PROJECTS = Path(__file__).parents[2] / "projects"

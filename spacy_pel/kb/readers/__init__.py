@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import PelError
-from ..entity_store import Entity
+from ..entity import Entity
 from .csv import read_csv
 from .jsonl import read_jsonl
 from .mesh import read_mesh

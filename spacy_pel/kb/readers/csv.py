@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import PelError
-from ..entity_store import Entity
+from ..entity import Entity
 from .rows import entities
 from .source import opened, unpacked_suffix
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..entity_store import Entity
+from ..entity import Entity
 from .json_fields import numbered_lines, parse_object, required, text, texts
 from .rows import entities
 from .source import opened

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from ...errors import PelError
-from ..entity_store import Entity
+from ..entity import Entity
 from .source import opened
 
 KINDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}

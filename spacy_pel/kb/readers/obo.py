@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import PelError
-from ..entity_store import Entity
+from ..entity import Entity
 from .records import Records
 from .source import check_text, opened
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from ..entity_store import Entity
+from ..entity import Entity
 
 LONGEST_NAME = 3000  # characters; UMLS's own limit. The encoder sees the first hundred tokens at most.
 

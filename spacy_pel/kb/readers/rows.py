@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...errors import PelError
-from ..entity_store import Entity
+from ..entity import Entity
 
 Row = TypeVar("Row")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import PelError
-from ..entity_store import Entity
+from ..entity import Entity
 from .records import Records
 from .rrf import MRCONSO, MRCUI, MRDEF, MRRANK, MRSTY, Row, Table
 from .umls_choice import Choice, choose

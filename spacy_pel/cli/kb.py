@@ -1,0 +1,197 @@
+"""`spacy pel kb …`: look into a KB, check it, and change it without training anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command, pel_app
+from .pipeline import load_linker
+
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
+    from ..linker import PelLinker
+
+kb_app = typer.Typer(help="Look into a KB, check it, and change it without training anything.", no_args_is_help=True)
+pel_app.add_typer(kb_app, name="kb")
+
+KB_PATH = Annotated[Path, typer.Argument(help="A KB folder, or a pipeline with its KB")]
+PIPELINE = Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place")]
+FORMAT = Annotated[str, typer.Option("--format", help="Format of FILE: jsonl, csv or scispacy")]
+GPU_ID = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")]
+MOST_TYPES = 20
+
+
+@command("info", kb_app)
+def info(path: KB_PATH) -> None:
+    """Print what a KB holds: its source, counts by type and source, vectors and their encoder.
+
+    Example: python -m spacy pel kb info linker
+    """
+    kb = _open(path)
+    meta, vectors = kb.meta, kb.meta.get("vectors", {})
+    notes = {key: meta[key] for key in ("source", "release", "licence") if meta.get(key)}
+    counts = {what: f"{count:,}" for what, count in meta["counts"].items()}
+    changes = {"added since": f"{kb.n_added:,}", "removed since": f"{kb.n_removed:,}"}
+    index: dict[str, str] = {"vectors": "none: run `spacy pel index`"}
+    if kb.has_vectors:
+        index = {"index": f"{meta['index_type']}, {meta['metric']}, {meta['dim']} dimensions"}
+        index |= {"vectors": f"{vectors['file']}, {vectors['size'] / 1e6:,.1f} MB", "encoder": str(kb.fingerprint)}
+    msg.table({"path": str(kb.path)} | notes | counts | changes | index | {"size": f"{kb.size_bytes / 1e6:,.1f} MB"})
+    names = meta.get("type_names", {})
+    types = [(kind, names.get(kind, ""), f"{count:,}") for kind, count in kb.type_counts().items()]
+    sources = [(source or "-", "", f"{count:,}") for source, count in kb.source_counts().items()]
+    for header, rows in (("Type", types), ("Source", sources)):
+        if rows:
+            rest = [("…", f"{len(rows) - MOST_TYPES} more", "")] if len(rows) > MOST_TYPES else []
+            columns = (header, "", "Entities")
+            msg.table([*rows[:MOST_TYPES], *rest], header=columns, aligns=("l", "l", "r"), divider=True, max_col=60)
+
+
+@command("search", kb_app)
+def search(
+    path: KB_PATH,
+    text: Annotated[str, typer.Argument(help="A name")],
+    context: Annotated[str, typer.Option(help="A sentence that holds TEXT: the pipeline ranks candidates in it")] = "",
+    top_k: Annotated[int, typer.Option("--top-k", "-k", help="Candidates to print")] = 10,
+) -> None:
+    """Print the entities with the name or alias TEXT, and, given a pipeline, the best candidates by its encoder.
+
+    Example: python -m spacy pel kb search linker "cold" --context "The cold lasted a week."
+    """
+    kb = _open(path)
+    rows = [(e.id, e.name, ", ".join(e.type_names or e.types), "by name") for e in kb.named(text)]
+    if (path / "config.cfg").is_file():
+        rows += _ranked(str(path), text, context or text, top_k)
+    if not rows:
+        raise PelError(f'{path}: no entity has the name "{text}"; name a pipeline to search by its encoder.')
+    msg.table(rows, header=("Id", "Name", "Types", "Score"), divider=True, max_col=60)
+
+
+@command("verify", kb_app)
+def verify(path: KB_PATH) -> None:
+    """Read a KB from end to end: records, counts, hash of the vectors, every vector finite and of unit length.
+
+    Example: python -m spacy pel kb verify linker
+    """
+    from tqdm import tqdm
+
+    from ..kb.verify import verify as problems_of
+
+    kb = _open(path)
+    with tqdm(total=len(kb), desc="Records", unit=" entities") as bar:
+        problems = problems_of(kb, bar.update)
+    if problems:
+        raise PelError("; ".join(problems) + ": build the KB again, or index it again if only vectors are wrong.")
+    msg.good(f"{kb.path}: {len(kb):,} entities, all is well")
+
+
+@command("compact", kb_app)
+def compact(path: KB_PATH) -> None:
+    """Write the vectors of a KB that was added to and removed from into one file again.
+
+    Example: python -m spacy pel kb compact linker
+    """
+    kb = _open(path)
+    added, removed = kb.n_added, kb.n_removed
+    kb.compact()
+    msg.good(f"{kb.path}: took in {added:,} added entities, closed {removed:,} gaps")
+
+
+@command("add", kb_app)
+def add(
+    pipeline: PIPELINE,
+    file: Annotated[Path, typer.Argument(help="Records of new entities")],
+    format: FORMAT = "jsonl",
+    gpu_id: GPU_ID = -1,
+) -> None:
+    """Encode the new entities in FILE and add them to the KB of PIPELINE, all or none.
+
+    Example: python -m spacy pel kb add linker new.jsonl
+    """
+    from ..kb.readers import read
+
+    linker, kb = _linker(pipeline, gpu_id)
+    entities = list(read(format, file))
+    linker.add_entities(entities)
+    _report(kb, f"added {_many(len(entities))}")
+
+
+@command("update", kb_app)
+def update(
+    pipeline: PIPELINE,
+    file: Annotated[Path, typer.Argument(help="Records that replace those with the same ids")],
+    format: FORMAT = "jsonl",
+    gpu_id: GPU_ID = -1,
+) -> None:
+    """Encode the entities in FILE and put them in the place of those with the same ids, all or none.
+
+    Example: python -m spacy pel kb update linker changed.jsonl
+    """
+    from ..kb.readers import read
+
+    linker, kb = _linker(pipeline, gpu_id)
+    entities = list(read(format, file))
+    linker.update_entities(entities)
+    _report(kb, f"updated {_many(len(entities))}")
+
+
+@command("remove", kb_app)
+def remove(
+    pipeline: PIPELINE,
+    ids: Annotated[list[str], typer.Argument(help="Ids of the entities to remove")],
+) -> None:
+    """Remove entities from the KB of PIPELINE, all or none.
+
+    Example: python -m spacy pel kb remove linker D001241 D009203
+    """
+    linker, kb = _linker(pipeline, -1)
+    linker.remove_entities(ids)
+    _report(kb, f"removed {_many(len(set(ids)))}")
+
+
+def _open(path: Path) -> KnowledgeBase:
+    """The KB at `path`, or that of the pipeline at `path`, found without loading the pipeline."""
+    from ..kb.knowledge_base import KnowledgeBase
+    from ..kb.saved import find_kb
+
+    if not (path / "config.cfg").is_file():
+        return KnowledgeBase(path)
+    found = [kb for folder in sorted(path.iterdir()) if folder.is_dir() and (kb := find_kb(folder)[0])]
+    if len(found) != 1:
+        raise PelError(f"{path} must hold one pipe with a KB, and holds {len(found)}; run `spacy pel index` first.")
+    return KnowledgeBase(found[0])
+
+
+def _linker(pipeline: str, gpu_id: int) -> tuple[PelLinker, KnowledgeBase]:
+    _, _, linker = load_linker(pipeline, gpu_id=gpu_id)
+    assert linker.kb is not None  # load_linker saw to it
+    return linker, linker.kb
+
+
+def _ranked(pipeline: str, text: str, context: str, top_k: int) -> Iterable[tuple[str, str, str, str]]:
+    from spacy.tokens import Span
+
+    nlp, _, linker = load_linker(pipeline)
+    assert linker.kb is not None  # load_linker saw to it
+    start = context.find(text)
+    if start < 0:
+        raise PelError(f'--context: "{context}" does not hold "{text}"; give a sentence with it.')
+    span = nlp.make_doc(context).char_span(start, start + len(text), alignment_mode="expand")
+    assert isinstance(span, Span)
+    for kb_id, score in linker.rank([span], top_k)[0]:
+        entity = linker.kb[kb_id]
+        yield kb_id, entity.name, ", ".join(entity.type_names or entity.types), f"{score:.3f}"
+
+
+def _report(kb: KnowledgeBase, done: str) -> None:
+    msg.good(f"{kb.path}: {done}; it has {len(kb):,} now")
+
+
+def _many(count: int) -> str:
+    return f"{count:,} {'entity' if count == 1 else 'entities'}"

@@ -1,0 +1,20 @@
+"""The forms under which entities are looked up by name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from hashlib import blake2b
+
+
+def normalized(text: str) -> str:
+    """`text` with case, compatibility forms of characters, punctuation and the amount of white space set aside; of a
+    text that is nothing but those, its case only."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(re.findall(r"\w+", folded)) or folded.strip()
+
+
+def alias_key(text: str) -> int:
+    """64 bits that equal normalised forms share: a third of what the forms themselves would take on disk."""
+    digest = blake2b(normalized(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

@@ -1,0 +1,105 @@
+"""`spacy pel kb …` on a trained tiny pipeline: a mention that was NIL links once its entity is added."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import spacy
+from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+
+ASPIRIN = "D001241"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved")
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(path / "encoder"), make_kb(path / "kb"))
+    train(nlp, examples, optimizer, steps=200)
+    linker.index()
+    nlp.to_disk(path / "linker")
+    return path / "linker"
+
+
+@pytest.fixture
+def linker(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "linker")
+
+
+def kb_command(*arguments) -> tuple[int, str]:
+    result = CliRunner().invoke(pel_app, ["kb", *map(str, arguments)])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def linked(path) -> dict[str, str]:
+    nlp = spacy.load(path)
+    docs = [nlp(doc) for doc in make_docs(nlp)]
+    return dict(link for doc in docs for link in links(doc))
+
+
+def write_records(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_removed_then_added_without_training(linker, tmp_path):
+    assert linked(linker)["aspirin"] == ASPIRIN
+    assert kb_command("remove", linker, ASPIRIN)[0] == 0
+    assert linked(linker)["aspirin"] != ASPIRIN
+    entity = next(e for e in ENTITIES if e.id == ASPIRIN)
+    record = {key: getattr(entity, key) for key in ("id", "name", "aliases", "types", "definition")}
+    code, output = kb_command("add", linker, write_records(tmp_path / "new.jsonl", record))
+    assert code == 0 and "added 1 entity; it has 12 now" in output
+    assert linked(linker)["aspirin"] == ASPIRIN
+    assert "added since 1" in kb_command("info", linker)[1]
+    assert kb_command("compact", linker)[0] == 0
+    assert linked(linker)["aspirin"] == ASPIRIN
+    code, output = kb_command("verify", linker)
+    assert code == 0 and "12 entities, all is well" in output
+
+
+def test_update(linker, tmp_path):
+    changed = write_records(tmp_path / "changed.jsonl", {"id": ASPIRIN, "name": "Bayer\u2019s aspirin"})
+    assert kb_command("update", linker, changed)[0] == 0
+    assert kb_command("search", linker / "pel_linker" / "kb", "BAYER\u2019S  ASPIRIN")[1].count(ASPIRIN) == 1
+
+
+def test_info_and_search(linker):
+    code, output = kb_command("info", linker)
+    assert code == 0 and "entities 12" in output and "Disease 6" in output and "flat, cosine, 32 dimensions" in output
+    code, output = kb_command("search", linker, "aspirin", "--context", "She took aspirin after the heart attack .")
+    assert code == 0 and output.count(ASPIRIN) == 2 and "by name" in output
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("remove", "LINKER", ASPIRIN, "nobody"), '"nobody" is not in the KB; nothing was changed'),
+        (("add", "LINKER", "RECORD"), f'"{ASPIRIN}" is in the KB already; change it with'),
+        (("add", "LINKER", "missing.jsonl"), "missing.jsonl"),
+        (("search", "LINKER", "aspirin", "--context", "nothing of it"), 'does not hold "aspirin"'),
+        (("search", "KB", "no such name"), 'no entity has the name "no such name"'),
+        (("info", "NOWHERE"), "the file is missing"),
+        (("verify", "BROKEN"), "cannot be read as the entity file of a KB"),
+    ],
+)
+def test_refusals(linker, tmp_path, arguments, message):
+    kb = linker / "pel_linker" / "kb"
+    broken = shutil.copytree(kb, tmp_path / "broken") / "entities.sqlite"
+    broken.write_bytes(broken.read_bytes()[:5000])
+    places = {
+        "LINKER": linker,
+        "KB": kb,
+        "NOWHERE": tmp_path / "nowhere",
+        "BROKEN": broken.parent,
+        "RECORD": write_records(tmp_path / "record.jsonl", {"id": ASPIRIN, "name": "again"}),
+    }
+    before = (kb / "entities.sqlite").read_bytes()
+    code, output = kb_command(*(places.get(argument, argument) for argument in arguments))
+    assert code == 1 and message in output and "Traceback" not in output
+    assert (kb / "entities.sqlite").read_bytes() == before and len(KnowledgeBase(kb)) == 12
