@@ -31,8 +31,8 @@ BLOCK = 50_000  # rows whose vectors are taken together where only some rows are
 MOST_PASSED_OVER = 1_000  # removed rows for which a search just goes so much deeper
 EXACT_UP_TO = 200_000  # entities for which `auto` stays exact
 TRAINED_ON, TRAINED_ON_PER_CELL, SEED = 100_000, 40, 0
-PROBES = 32  # cells visited, unless the config says otherwise
-DEEPER = 4  # times k candidates are scored again where the index can
+PROBED = 1 / 8  # of the cells are visited, unless the config says otherwise
+DEEPER = 8  # times k candidates are scored again where the index can
 FLAT = "flat"
 
 # The threads of OpenMP do not survive a fork: a child that waits for them hangs.
@@ -198,11 +198,11 @@ def best(scores: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.n
 
 def auto_type(count: int, dim: int) -> str:
     """The index type for `count` vectors: exact up to `EXACT_UP_TO`, from there on an inverted file of 4-bit product
-    codes (two dimensions each) whose best are scored again with 8 bits a dimension."""
+    codes (four dimensions each) whose best are scored again with 8 bits a dimension."""
     if count <= EXACT_UP_TO:
         return FLAT
-    cells = 2 ** round(np.log2(4 * np.sqrt(count)))
-    return f"IVF{cells},PQ{dim // 2}x4fs,Refine(SQ8)"
+    cells = 2 ** round(np.log2(np.sqrt(count)))
+    return f"IVF{cells},PQ{dim // 4}x4fs,Refine(SQ8)"
 
 
 def sha256(path: Path) -> str:
@@ -218,6 +218,8 @@ def _compressed(flat: VectorIndex, index_type: str) -> faiss.Index:
     try:
         index = faiss.index_factory(flat.dim, index_type, faiss.METRIC_INNER_PRODUCT)
         cells = _inverted_file(index)
+        if cells and not getattr(cells, "by_residual", False):
+            _divide_by_distance(cells)
         if not index.is_trained:
             wanted = max(TRAINED_ON, TRAINED_ON_PER_CELL * cells.nlist if cells else 0)
             rows = np.random.default_rng(SEED).permutation(len(flat))[:wanted]
@@ -228,10 +230,22 @@ def _compressed(flat: VectorIndex, index_type: str) -> faiss.Index:
     for start in tqdm(range(0, len(flat), BLOCK), desc=f"Building {index_type}", disable=len(flat) <= BLOCK):
         index.add(flat.vectors(np.arange(start, min(start + BLOCK, len(flat)))))
     if cells:
-        cells.nprobe = PROBES
+        cells.nprobe = max(1, round(PROBED * cells.nlist))
     if isinstance(index, faiss.IndexRefine):
         index.k_factor = DEEPER
     return index
+
+
+def _divide_by_distance(cells: faiss.IndexIVF) -> None:
+    """Put every vector into the cell whose centre is nearest, and visit the cells in that order.
+
+    By inner products, as faiss would for this metric, the spread of a cell counts for nothing. Mentions lie far from all
+    entities: to find the best of 72,793 for 99 % of BC5CDR's, 1,024 cells that way had to be visited until 47 % of the
+    vectors were seen, and this way 21 %.
+    """
+    centres = faiss.IndexFlatL2(cells.d)
+    centres.this.disown()  # type: ignore[attr-defined]  # the inverted file owns it
+    cells.quantizer, cells.own_fields, cells.cp.spherical = centres, True, False
 
 
 def _inverted_file(index: faiss.Index) -> faiss.IndexIVF | None:

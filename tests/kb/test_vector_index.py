@@ -147,4 +147,4 @@ def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_
 
 def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
     assert auto_type(200_000, 384) == "flat"
-    assert auto_type(2_400_000, 384) == "IVF8192,PQ192x4fs,Refine(SQ8)"
+    assert auto_type(2_400_000, 384) == "IVF2048,PQ96x4fs,Refine(SQ8)"

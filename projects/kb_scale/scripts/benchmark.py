@@ -25,6 +25,7 @@ from spacy_pel.corpora.gold import gold_mentions
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import read
+from spacy_pel.kb.saved import kb_ignored
 from spacy_pel.kb.vector_index import VectorIndex, best
 from spacy_pel.models.bi_encoder import encode_entities, encode_mentions, row_builder
 
@@ -47,7 +48,7 @@ def encode(
     limit: Annotated[int, typer.Option(help="Names to encode; 0: all")] = 0,
 ) -> None:
     """Encode the names of real KBs and the mentions of a real corpus."""
-    nlp = spacy.load(pipeline)
+    nlp = load(pipeline)
     model = nlp.get_pipe("pel_linker").model
     forms = dict.fromkeys(form for path in records for e in read("jsonl", path) for form in (e.name, *e.aliases))
     names = list(islice(forms, limit or None))
@@ -115,7 +116,7 @@ def search(
     k: Annotated[int, typer.Option(help="Candidates a mention")] = 64,
 ) -> None:
     """Open the KB, search it, compare with exact search, add and remove entities."""
-    nlp = spacy.load(pipeline)
+    nlp = load(pipeline)
     linker = nlp.get_pipe("pel_linker")
     spans = [m.span for doc in read_docs(corpus, nlp.vocab) for m in gold_mentions(doc)][: max(BATCHES)]
     rows = row_builder(linker.model).mentions(spans)
@@ -155,6 +156,12 @@ def table(figures: Figures, output: Annotated[Path, typer.Argument(help="Markdow
         )
     output.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
+
+
+def load(pipeline: Path) -> spacy.Language:
+    """The pipeline without its own KB."""
+    with kb_ignored():
+        return spacy.load(pipeline)
 
 
 def made_up(names: list[str], count: int) -> Iterator[Entity]:
