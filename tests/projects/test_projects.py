@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
-from tiny import write_encoder
+from tiny import make_docs, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.corpora.docbin import write_docs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -183,6 +184,20 @@ def test_new_project_on_bc5cdr(made_data, tiny_bert, tmp_path):
     metrics = srsly.read_json(folder / "metrics" / "dev.json")
     assert metrics["n_mentions"] == 15 and metrics["nil_threshold"] is not None  # every fifth of 24 abstracts
     assert "pel_linker" in spacy.load(folder / "linker").pipe_names
+
+
+def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
+    nlp, *_ = make_pipeline(tiny_bert, make_kb(tmp_path / "kb"))
+    nlp.to_disk(tmp_path / "pipeline")
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    folder = copied("kb_scale")
+    given = {"pipeline": tmp_path / "pipeline", "corpus": tmp_path / "dev.spacy"}
+    records = made_data / "kb" / "mesh_kb.jsonl"
+    printed = run_project(folder, "all", **given, records=records, entities=700, index_type="IVF8,SQ8")
+    figures = srsly.read_json(folder / "metrics" / "scale.json")
+    assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
+    assert (figures["entities"], figures["index"]) == (700, "IVF8,SQ8")
+    assert 0 < figures["top-1 as by exact search"] <= figures["exact top-1 among the 64 found"] <= 1
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
