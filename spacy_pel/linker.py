@@ -366,6 +366,11 @@ class PelLinker(WithKB, TrainablePipe):
             "model": self._read_model,
             "kb": self._read_kb,
         }
+        if not any((Path(path) / part).exists() for part in ("cfg", "model")):
+            raise PelError(
+                f"{path}: no {self.name} was saved here; of a pipeline name the folder of the component, "
+                f"{Path(path) / self.name}, or read the whole with spacy.load."
+            )
         util.from_disk(Path(path), readers, exclude)
         return self
 

@@ -25,8 +25,9 @@ def build_kb(
     source: Annotated[Path, typer.Argument(help="File or folder with the entity records")],
     out: Annotated[Path | None, typer.Argument(help="KB folder to write")] = None,
     format: Annotated[
-        str, typer.Option("--format", help="Format of SOURCE: jsonl, csv (.tsv: tabs), umls, mesh, obo or scispacy")
-    ] = "jsonl",
+        str | None,
+        typer.Option("--format", help="jsonl, csv (.tsv: tabs), umls, mesh, obo or scispacy [default: by the suffix]"),
+    ] = None,
     source_note: Annotated[str, typer.Option("--source", help="Note: where the records come from")] = "",
     release: Annotated[str, typer.Option("--release", help="Note: their release")] = "",
     licence: Annotated[str, typer.Option("--licence", help="Note: their licence")] = "",

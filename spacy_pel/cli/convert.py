@@ -46,6 +46,7 @@ def convert(
     from tqdm import tqdm
 
     from ..corpora.docbin import read_docs, write_docs
+    from ..corpora.gold import gold_mentions
     from ..corpora.pubtator import PubTatorReader
 
     try:
@@ -62,6 +63,8 @@ def convert(
     if format is Format.pubtator:
         _print_counts(pubtator.counts)
     msg.good(f"Wrote {len(kept):,} documents to {out}")
+    if not any(mention.ids for doc in docs for mention in gold_mentions(doc)):
+        msg.warn(f"None of them has a mention with an id: nothing can be learnt or measured from {out}")
     if held_out:
         write_docs(held_out, docs[::fold])
         msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")

@@ -80,7 +80,9 @@ def evaluate(
 
     _print_table(metrics)
     n_missing = sum(id_ not in linker.kb for id_ in gold_ids - {NIL})
-    msg.text(f"{n_missing:,} of {len(gold_ids - {NIL}):,} distinct gold ids are not in the KB.")
+    n_ids = len(gold_ids - {NIL})
+    tell = msg.warn if 0 < n_ids == n_missing else msg.text
+    tell(f"{n_missing:,} of {n_ids:,} distinct gold ids are not in the KB.")
     if output:
         write_atomically(output, (json.dumps(metrics, indent=2, allow_nan=False) + "\n").encode())
         msg.good(f"Wrote {output}")

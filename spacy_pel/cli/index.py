@@ -39,11 +39,14 @@ def index(
     start = perf_counter()
     with new_folder(out.absolute()) as folder:
         (folder / name).mkdir()
+        threshold = linker.cfg.pop("nil_threshold", None)
         linker.set_kb(source.copy_to(folder / name / "kb", vectors=False))
         linker.index(index_type=index_type)
         linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
         nlp.to_disk(folder)
     seconds = perf_counter() - start
+    if threshold is not None:
+        msg.warn(f"Dropped the NIL threshold {threshold:.4f}, tuned with another index: run `spacy pel tune-nil`")
     msg.good(f"{out}: {len(source):,} entities in {seconds:.0f} s ({len(source) / seconds:,.0f} a second)")
 
 

@@ -22,7 +22,7 @@ pel_app.add_typer(kb_app, name="kb")
 
 KB_PATH = Annotated[Path, typer.Argument(help="A KB folder, or a pipeline with its KB")]
 PIPELINE = Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place")]
-FORMAT = Annotated[str, typer.Option("--format", help="Format of FILE: jsonl, csv or scispacy")]
+FORMAT = Annotated[str | None, typer.Option("--format", help="jsonl, csv or scispacy [default: by the suffix]")]
 GPU_ID = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")]
 MOST_TYPES = 20
 
@@ -107,7 +107,7 @@ def compact(path: KB_PATH) -> None:
 def add(
     pipeline: PIPELINE,
     file: Annotated[Path, typer.Argument(help="Records of new entities")],
-    format: FORMAT = "jsonl",
+    format: FORMAT = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
     """Encode the new entities in FILE and add them to the KB of PIPELINE, all or none.
@@ -126,7 +126,7 @@ def add(
 def update(
     pipeline: PIPELINE,
     file: Annotated[Path, typer.Argument(help="Records that replace those with the same ids")],
-    format: FORMAT = "jsonl",
+    format: FORMAT = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
     """Encode the entities in FILE and put them in the place of those with the same ids, all or none.

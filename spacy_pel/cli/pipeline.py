@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ..errors import PelError
@@ -22,7 +23,10 @@ def load_linker(pipeline: str, *, needs_kb: bool = True, gpu_id: int = -1) -> tu
     """
     from spacy.cli._util import setup_gpu
 
-    setup_gpu(gpu_id, silent=True)
+    try:
+        setup_gpu(gpu_id, silent=True)
+    except ValueError as error:  # thinc's, without cupy
+        raise PelError(f"--gpu-id {gpu_id}: {error}; see the extra `gpu` of spacy-pel, or leave it out") from error
     nlp = _load(pipeline, needs_kb)
     names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
     if len(names) != 1:
@@ -44,6 +48,20 @@ def _load(pipeline: str, with_kb: bool) -> Language:
             return spacy.load(pipeline)
     except PelError:
         raise
+    except OSError as error:  # spaCy's E050 and E053
+        raise PelError(f"{pipeline} is no pipeline: {_hint(Path(pipeline))}") from error
     except ValueError as error:  # what spaCy and confection raise for a config that does not hold
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise PelError(f"{pipeline} cannot be loaded: {' '.join(lines[:3])}") from error
+
+
+def _hint(path: Path) -> str:
+    """What may be meant by a path that is no pipeline."""
+    if (path / "model-last").is_dir():
+        return f"name {path / 'model-last'}, which `spacy train` wrote there"
+    if (path.parent / "config.cfg").is_file():
+        return f"it is a part of one, so name {path.parent}"
+    if (path / "entities.sqlite").is_file():
+        return "it is a KB; the pipeline comes first, then the KB"
+    there = "it has no config.cfg" if path.exists() else "there is nothing of that name"
+    return f"{there}; name a folder that `spacy train` or `spacy pel index` wrote, or an installed package"

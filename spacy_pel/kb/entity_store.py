@@ -212,7 +212,7 @@ class EntityStore:
 
     def _connect(self) -> sqlite3.Connection:
         if not self.path.is_file():
-            raise PelError(f"{self.path}: the file is missing; {self._remedy()}")
+            raise PelError(f"{self.path}: the file is missing; {self.remedy()}")
         # Read-write, since SQLite must roll back what a killed writer left; `query_only` keeps everything else out.
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode=rw",
@@ -233,15 +233,15 @@ class EntityStore:
         """Raise unless `connection` is to a whole file of this format and to the KB that was opened first."""
         with self._readable():
             if pragma(connection, "application_id") != APPLICATION_ID:
-                raise PelError(f"{self.path}: this is not the entity file of a KB; {self._remedy()}")
+                raise PelError(f"{self.path}: this is not the entity file of a KB; {self.remedy()}")
             size = pragma(connection, "page_count") * pragma(connection, "page_size")
             if self.path.stat().st_size < size:  # asked for second: another process may be adding pages
-                raise PelError(f"{self.path}: the file is truncated; {self._remedy()}")
+                raise PelError(f"{self.path}: the file is truncated; {self.remedy()}")
             meta = read_meta(connection)
         if meta.get("format_version") != FORMAT_VERSION:
             raise PelError(
                 f"{self.path}: format version {meta.get('format_version')}, this spacy-pel reads {FORMAT_VERSION}; "
-                f"{self._remedy()}"
+                f"{self.remedy()}"
             )
         if meta["build"] != self.meta.get("build", meta["build"]):
             raise PelError(f"{self.path}: another KB has taken its place since it was opened; open the KB again.")
@@ -252,12 +252,23 @@ class EntityStore:
             yield
         except (sqlite3.Error, json.JSONDecodeError) as error:
             raise PelError(
-                f"{self.path}: cannot be read as the entity file of a KB ({error}); {self._remedy()}"
+                f"{self.path}: cannot be read as the entity file of a KB ({error}); {self.remedy()}"
             ) from error
 
-    def _remedy(self) -> str:
-        force = " --force" if self.path.parent.exists() else ""
-        return f"build the KB with `python -m spacy pel build-kb SOURCE {self.path.parent}{force}`."
+    def remedy(self) -> str:
+        """What to do where this KB cannot be opened."""
+        folder = self.path.parent
+        pipeline = folder.parent.parent
+        if folder.is_file():
+            return f"{folder.name} is a file: build a KB from it with `python -m spacy pel build-kb {folder} kb`."
+        if (folder / "config.cfg").is_file():
+            return f"{folder.name} is a pipeline: name a KB folder that `python -m spacy pel build-kb` wrote."
+        if (pipeline / "config.cfg").is_file():
+            return (
+                f"index again, with the KB it came from: `python -m spacy pel index {pipeline} KB {pipeline} --force`."
+            )
+        force = " --force" if folder.exists() else ""
+        return f"build the KB with `python -m spacy pel build-kb SOURCE {folder}{force}`."
 
 
 def _here() -> tuple[int, int]:

@@ -416,10 +416,7 @@ class KnowledgeBase(Mapping[str, Entity]):
             if not same_shape or VectorIndex.sample_digest(path) != recorded.get("sample"):
                 raise PelError(f"{path}: holds the vectors of another KB")
         except PelError as error:
-            raise PelError(
-                f"{error}; build the KB again with `python -m spacy pel build-kb SOURCE {self.path} --force`, "
-                f"then run `python -m spacy pel index`."
-            ) from error
+            raise PelError(f"{error}; {self._store.remedy()}") from error
         vectors.n_probe, vectors.threads = self._n_probe, self._threads
         return vectors
 

@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
     for arguments, message in [
         (("--kb", kb, "--corpus", other), r"no mention of .*other.txt has an id of .*C0015967.*D1.*use the same ids"),
         (("--kb", tmp_path / "no.jsonl", "--corpus", corpus), r"no.jsonl does not exist"),
-        (("--kb", nothing, "--corpus", corpus), r"must end in \.jsonl, \.csv, \.tsv"),
+        (("--kb", nothing, "--corpus", corpus), r"must end in \.jsonl, \.csv or \.tsv"),
         (("--kb", kb, "--corpus", kb), r"my kb\.jsonl:1: no title line"),
     ]:
         result = new_project(folder, *arguments)

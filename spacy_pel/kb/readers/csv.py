@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from ...errors import PelError
 from ..entity import Entity
+from .records import Records
 from .rows import entities
 from .source import opened, unpacked_suffix
 
@@ -20,24 +22,32 @@ SEPARATOR = "|"  # between the values of a list
 LONGEST_FIELD = 1 << 24  # characters; Python's own limit is 131,072, fewer than some entities have in aliases
 
 
-def read_csv(path: Path, *, columns: Sequence[str] = ()) -> Iterator[Entity]:
+def read_csv(path: Path, *, columns: Sequence[str] = ()) -> Records:
     """Stream the entities of a UTF-8 file (or a .gz of one) whose first row names the columns; tabs part them in a
     `.tsv`, else commas.
 
     `id` and `name` are required; `aliases`, `types`, `type_names` and `xrefs` hold values with "|" between them;
-    `definition` and `source` are texts. Other columns and empty rows are skipped.
+    `definition` and `source` are texts. Other columns are left out and counted, empty rows skipped.
 
     columns: "field=column" for each of those that has another name in the file, say "id=CUI".
     RAISES: `PelError` naming file and line for a row without id or name or of another width, for an id that comes
         twice, for a file without those columns, and for one without entities.
     """
-    path = Path(path)
-    renamed = _renamed(columns)
+    skipped: Counter[str] = Counter()
+    return Records(_stream(Path(path), _renamed(columns), skipped), skipped)
+
+
+def _stream(path: Path, renamed: dict[str, str], skipped: Counter[str]) -> Iterator[Entity]:
     csv.field_size_limit(LONGEST_FIELD)
     with opened(path) as file, TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         rows = csv.reader(text, delimiter="\t" if unpacked_suffix(path) == ".tsv" else ",", strict=True)
         try:
-            header = _header(path, next(rows, []), renamed)
+            names = next(rows, [])
+            header = _header(path, names, renamed)
+            known = REQUIRED + LISTS + TEXTS
+            skipped.update(
+                f'column "{n}", which is no field' for n, f in zip(names, header, strict=True) if f not in known
+            )
             numbered = ((rows.line_num, row) for row in rows if any(row))
             yield from entities(path, numbered, lambda row: _parse(header, row))
         except UnicodeDecodeError as error:
@@ -68,7 +78,7 @@ def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:
     missing += [field for field in REQUIRED if field not in header]
     if missing:
         raise PelError(
-            f'{path}:1: no column "{missing[0]}" among {names}; the first row names the columns, id and name at least '
+            f'{path}:1: no column "{missing[0]}" among {row}; the first row names the columns, id and name at least '
             "(--columns says which stand for them)."
         )
     return header

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 from ..entity import Entity
 from .json_fields import numbered_lines, parse_object, required, text, texts
+from .records import Records
 from .rows import entities
 from .source import opened
 
+FIELDS = frozenset(field.name for field in fields(Entity))
 
-def read_jsonl(path: Path) -> Iterator[Entity]:
+
+def read_jsonl(path: Path) -> Records:
     """Stream the entities of a UTF-8 file (or a .gz of one) with one JSON object a line.
 
     `id` and `name` are required strings; `aliases`, `types`, `type_names` and `xrefs` are lists of strings,
-    `definition` and `source` strings, all of them optional or null. Other keys and blank lines are skipped.
+    `definition` and `source` strings, all of them optional or null. Other keys are counted, and
+    left out like blank lines.
 
     RAISES: `PelError` naming file and line for anything else, for an id that comes twice, and for an empty file.
     """
-    with opened(Path(path)) as file:
-        yield from entities(path, numbered_lines(file), _parse)
+    skipped: Counter[str] = Counter()
+    return Records(_stream(Path(path), skipped), skipped)
 
 
-def _parse(line: bytes) -> Entity:
+def _stream(path: Path, skipped: Counter[str]) -> Iterator[Entity]:
+    with opened(path) as file:
+        yield from entities(path, numbered_lines(file), partial(_parse, skipped))
+
+
+def _parse(skipped: Counter[str], line: bytes) -> Entity:
     record = parse_object(line)
+    skipped.update(f'values of "{key}", which is no field' for key in record.keys() - FIELDS)
     return Entity(
         id=required(record, "id"),
         name=required(record, "name"),
