@@ -31,7 +31,7 @@ BLOCK = 50_000  # rows whose vectors are taken together where only some rows are
 MOST_PASSED_OVER = 1_000  # removed rows for which a search just goes so much deeper
 EXACT_UP_TO = 200_000  # entities for which `auto` stays exact
 TRAINED_ON, TRAINED_ON_PER_CELL, SEED = 100_000, 40, 0
-PROBED = 1 / 8  # of the cells are visited, unless the config says otherwise
+PROBED = 3 / 8  # of the cells are visited, unless the config says otherwise
 DEEPER = 8  # times k candidates are scored again where the index can
 FLAT = "flat"
 
