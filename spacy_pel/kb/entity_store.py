@@ -264,9 +264,7 @@ class EntityStore:
         if (folder / "config.cfg").is_file():
             return f"{folder.name} is a pipeline: name a KB folder that `python -m spacy pel build-kb` wrote."
         if (pipeline / "config.cfg").is_file():
-            return (
-                f"index again, with the KB it came from: `python -m spacy pel index {pipeline} KB {pipeline} --force`."
-            )
+            return f"index again with its KB folder: `python -m spacy pel index {pipeline} KB {pipeline} --force`."
         force = " --force" if folder.exists() else ""
         return f"build the KB with `python -m spacy pel build-kb SOURCE {folder}{force}`."
 

@@ -103,7 +103,7 @@ def test_evaluating_against_a_kb_of_other_ids_is_a_warning(made, tmp_path):
     run("build-kb", tmp_path / "other.jsonl", tmp_path / "other")
     run("index", made / "training" / "model-last", tmp_path / "other", tmp_path / "linker")
     code, output = run("evaluate", tmp_path / "linker", made / "corpus.spacy")
-    assert code == 0 and "⚠ 11 of 11 distinct gold ids are not in the KB" in output
+    assert code == 0 and "⚠ 12 of 12 distinct gold ids are not in the KB" in output
 
 
 def test_missing_faiss_is_named_with_what_to_install(made, monkeypatch):
