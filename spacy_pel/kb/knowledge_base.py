@@ -202,7 +202,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self._store.type_counts()
 
     def source_counts(self) -> dict[str, int]:
-        """How many entities came from each source ("A+B" is one), the commonest first. Reads every record."""
+        """How many entities came from each source (of "A+B" each part counts), the commonest first. Reads all."""
         return self._store.source_counts()
 
     def successors(self, ids: Iterable[str]) -> dict[str, str]:
@@ -317,6 +317,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         if path.exists() and path.samefile(self.path):
             return self
         _check_replaceable(path)
+        self._notice_changes()
         with new_folder(path) as folder:
             keys = [key for key in self.meta if vectors or key not in VECTORS_META]
             self._store.copy_to(folder / ENTITIES, {key: self.meta[key] for key in keys}, vectors=vectors)

@@ -178,6 +178,12 @@ def test_type_names_of_added_entities(tmp_path):
     assert KnowledgeBase(kb.path)["B"].type_names == ("Gene",)
 
 
+def test_of_a_compound_source_each_part_counts(tmp_path):
+    sources = ("MeSH", "MeSH+Wikidata", "")
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity(str(i), "e", source=s) for i, s in enumerate(sources)])
+    assert kb.source_counts() == {"MeSH": 2, "Wikidata": 1, "": 1}
+
+
 def test_unknown_types_are_refused(tmp_path):
     kb, _ = make_kb(tmp_path / "kb", 10)
     with pytest.raises(PelError, match='no entity has the type "T999"; the commonest types are'):
