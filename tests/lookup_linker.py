@@ -8,6 +8,17 @@ from spacy_pel.corpora.gold import GOLD_GROUP
 NLP = spacy.blank("en")
 
 
+class Ids(set):
+    """A KB of which only the ids matter, and what became of retired ones."""
+
+    def __init__(self, ids, retired=None):
+        super().__init__(ids)
+        self.retired = retired or {}
+
+    def successors(self, ids):
+        return {id: self.retired[id] for id in ids if id in self.retired}
+
+
 class LookupLinker:
     """Has what evaluation asks of a linker: `rank`, `kb`, `top_k`, `threshold`, `nil_threshold`, `cfg`."""
 
@@ -15,7 +26,7 @@ class LookupLinker:
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):
         self.found = found
-        self.kb = kb
+        self.kb = kb if kb is None or isinstance(kb, Ids) else Ids(kb)
         self.threshold = threshold
         self.nil_threshold = nil_threshold
         self.cfg = {}

@@ -234,6 +234,17 @@ def test_training_on_a_kb_with_gaps(tmp_path):
     assert losses[-1] < losses[0] / 4 and all(g == f for g, f in known) and len(known) == 10
 
 
+def test_retired_gold_ids_are_learnt_and_scored_as_their_successors(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", ENTITIES, retired=[("OLD", "D001241")])
+    sentences = [("She took aspirin .", {"aspirin": "OLD"})]
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb, sentences)
+    losses = train(nlp, examples, optimizer, steps=60)
+    assert losses[-1] < losses[0] / 4
+    linker.index(progress=False)
+    assert linker.score(examples)["nel_recall_at_1"] == 1.0
+    assert links(nlp(examples[0].reference.copy())) == [("aspirin", "D001241")]
+
+
 def test_source(trained):
     nlp = spacy.blank("en")
     nlp.add_pipe("pel_linker", source=trained)

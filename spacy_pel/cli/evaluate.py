@@ -50,7 +50,7 @@ def evaluate(
     from time import perf_counter
 
     from ..corpora.docbin import read_docs
-    from ..corpora.gold import NIL, ambiguous_forms, gold_mentions
+    from ..corpora.gold import NIL, ambiguous_forms, gold_mentions, with_successors
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
     from ..evaluation.ranking import rank_gold
@@ -59,13 +59,14 @@ def evaluate(
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id)
     assert linker.kb is not None  # load_linker saw to it
     docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
-    mentions = [mention for doc in docs for mention in gold_mentions(doc)]
+    mentions = with_successors((mention for doc in docs for mention in gold_mentions(doc)), linker.kb)
     gold_ids = {id_ for mention in mentions for id_ in mention.ids}
     if not gold_ids:
         raise PelError(f"{corpus} has no annotated mention: there is nothing to measure")
     known: dict[str, Any] = {}
     if train:
-        learnt = [mention for doc in read_docs(train, nlp.vocab) for mention in gold_mentions(doc)]
+        read = (mention for doc in read_docs(train, nlp.vocab) for mention in gold_mentions(doc))
+        learnt = with_successors(read, linker.kb)
         known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
         known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
 

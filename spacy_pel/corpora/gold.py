@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from spacy.tokens import Doc, Span
 from spacy.training import Example
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 GOLD_GROUP = "gold_mentions"
 NIL = "NIL"
+
+
+class Successors(Protocol):
+    """What a KB says of ids that its source has retired."""
+
+    def successors(self, ids: Iterable[str]) -> dict[str, str]: ...
 
 
 class GoldMention(NamedTuple):
@@ -44,6 +50,18 @@ def gold_mentions(doc: Doc) -> list[GoldMention]:
     return [GoldMention(span, tuple(filter(None, span.kb_id_.split("|")))) for span in spans]
 
 
+def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[GoldMention]:
+    """`mentions` with the ids that the source of `kb` has retired replaced by those that took their place."""
+    mentions = list(mentions)
+    successors = kb.successors({id_ for mention in mentions for id_ in mention.ids})
+    if not successors:
+        return mentions
+    return [
+        mention._replace(ids=tuple(dict.fromkeys(successors.get(id_, id_) for id_ in mention.ids)))
+        for mention in mentions
+    ]
+
+
 def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
     """The forms that mean one entity here and another there (NIL counts as one): their mentions share no correct id."""
     meanings: dict[str, set[tuple[str, ...]]] = {}
@@ -69,7 +87,7 @@ def training_mentions(example: Example, use_gold_ents: bool) -> list[GoldMention
 
 def check_gold_ids(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> None:
     """Log how many gold ids `kb` lacks. RAISES: `PelError` if it lacks all of them."""
-    gold = {id_ for mention in mentions if mention.is_linked for id_ in mention.ids}
+    gold = {id_ for mention in with_successors(mentions, kb) if mention.is_linked for id_ in mention.ids}
     known = kb.rows(gold)
     if gold and not known:
         raise PelError(

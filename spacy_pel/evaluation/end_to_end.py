@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from spacy.language import Language
 from spacy.scorer import PRFScore
 from spacy.tokens import Doc
 
-from ..corpora.gold import NIL, gold_mentions
+from ..corpora.gold import NIL, gold_mentions, with_successors
 from ..errors import PelError
 
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
 
-def end_to_end(nlp: Language, docs: Sequence[Doc], kb_ids: Container[str]) -> dict[str, float]:
+
+def end_to_end(nlp: Language, docs: Sequence[Doc], kb: KnowledgeBase) -> dict[str, float]:
     """Run `nlp` over the texts of `docs` and compare its entities with their gold mentions.
 
     A predicted entity is right if an annotated gold mention has its very span, and its id among the correct ones;
@@ -24,8 +28,8 @@ def end_to_end(nlp: Language, docs: Sequence[Doc], kb_ids: Container[str]) -> di
     score = PRFScore()
     for gold_doc, doc in zip(docs, nlp.pipe(doc.text for doc in docs), strict=True):
         gold = {
-            (mention.span.start_char, mention.span.end_char): {i for i in mention.ids if i in kb_ids} or {NIL}
-            for mention in gold_mentions(gold_doc)
+            (mention.span.start_char, mention.span.end_char): {i for i in mention.ids if i in kb} or {NIL}
+            for mention in with_successors(gold_mentions(gold_doc), kb)
             if mention.ids
         }
         predicted = {(ent.start_char, ent.end_char): ent.kb_id_ for ent in doc.ents}

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from spacy.tokens import Doc, Span
 from tqdm import tqdm
 
-from ..corpora.gold import gold_mentions
+from ..corpora.gold import gold_mentions, with_successors
 from .metrics import RankedMention
 
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
 
 
 class Ranker(Protocol):
-    """What can be evaluated: it gives (id, score) for each span, best first."""
+    """What can be evaluated: it gives (id, score) for each span, best first, of the entities in its `kb`."""
+
+    kb: Any
 
     def rank(self, spans: Sequence[Span], k: int) -> list[list[tuple[str, float]]]: ...
 
 
 def rank_gold(linker: Ranker, docs: Iterable[Doc], k: int, *, progress: bool = False) -> list[RankedMention]:
-    """The best `k` candidates for every gold mention of `docs`, in their order.
+    """The best `k` candidates for every gold mention of `docs`, in their order; retired gold ids as their successors.
 
     Unannotated mentions are not ranked, since no measure looks at their candidates: theirs are empty.
     progress: show a bar, if standard error is a terminal.
     """
-    mentions = [mention for doc in docs for mention in gold_mentions(doc)]
+    mentions = with_successors((mention for doc in docs for mention in gold_mentions(doc)), linker.kb)
     spans = [mention.span for mention in mentions if mention.ids]
     found: list[list[tuple[str, float]]] = []
     with tqdm(total=len(spans), desc="Linking", unit=" mentions", disable=None if progress else True) as bar:

@@ -11,7 +11,7 @@ from spacy.tokens import Span
 from spacy.util import logger
 from thinc.api import Model, to_numpy
 
-from ..corpora.gold import GoldMention
+from ..corpora.gold import GoldMention, with_successors
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.vector_index import VectorIndex
 from ..models.bi_encoder import encode_entities, row_builder, vector_size
@@ -47,6 +47,7 @@ class Trainer:
     def accumulate(self, mentions: Sequence[GoldMention]) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
         ones, give no loss. RETURNS: the mean loss of the others; 0.0 if there are none."""
+        mentions = with_successors(mentions, self.kb)
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
         numbers = dict(zip(known, np.searchsorted(self._live_rows, list(known.values())).tolist(), strict=True))
         correct = [[numbers[id_] for id_ in mention.ids if id_ in numbers] for mention in mentions]

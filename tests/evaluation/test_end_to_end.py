@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import spacy
+from lookup_linker import Ids
 from spacy.language import Language
 
 from spacy_pel.errors import PelError
@@ -37,7 +38,7 @@ def test_strict_spans_and_ids():
         # lungs is no gold mention; unannotated ones do not count
         make_gold(nlp, ["lungs", "and", "toes"], [(2, 3, "")]),
     ]
-    scores = end_to_end(nlp, docs, {"D1", "D2", "D3", "D4", "D5"})
+    scores = end_to_end(nlp, docs, Ids({"D1", "D2", "D3", "D4", "D5"}))
     assert scores == {
         "end_to_end_precision": pytest.approx(2 / 5),
         "end_to_end_recall": pytest.approx(2 / 4),
@@ -48,4 +49,4 @@ def test_strict_spans_and_ids():
 def test_a_pipeline_that_finds_nothing_is_named():
     nlp = spacy.blank("en")
     with pytest.raises(PelError, match="finds no entity: --end-to-end needs"):
-        end_to_end(nlp, [make_gold(nlp, ["aspirin"], [(0, 1, "D1")])], {"D1"})
+        end_to_end(nlp, [make_gold(nlp, ["aspirin"], [(0, 1, "D1")])], Ids({"D1"}))

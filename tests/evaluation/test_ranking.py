@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from lookup_linker import NLP, LookupLinker, make_doc
+from lookup_linker import NLP, Ids, LookupLinker, make_doc
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import registry
@@ -17,6 +17,12 @@ DOCS = [
     make_doc(),
     make_doc(("unheard", "NIL"), ("newborn", "D4")),
 ]
+
+
+def test_retired_gold_ids_count_as_their_successors():
+    linker = LookupLinker(FOUND, Ids({"D1"}, {"D0": "D1"}))
+    (mention,) = rank_gold(linker, [make_doc(("lithium", "D0|D1"))], k=1)
+    assert (mention.gold, mention.rank) == (("D1",), 1)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 2048])
