@@ -90,7 +90,7 @@ def build_kb(
     )
     if replaces:
         msg.info("Replaced the old KB: renamed it aside, put the new one in its place, removed it")
-    _print_skipped(records.skipped)
+    print_skipped(records.skipped)
     msg.good(f"Built the KB {out}")
     counts = {what: f"{count:,}" for what, count in kb.meta["counts"].items()}
     msg.table(counts | {"size": f"{kb.size_bytes / 1e6:.1f} MB", "seconds": f"{time.perf_counter() - start:.1f}"})
@@ -106,7 +106,7 @@ def _print_dry_run(records: Records) -> None:
     totals = {what: f"{count:,}" for what, count in counts.totals().items()}
     if retired := sum(1 for _ in records.retired):
         totals["retired"] = f"at most {retired:,}"  # only those whose successor is in the KB are kept
-    _print_skipped(records.skipped)
+    print_skipped(records.skipped)
     msg.table(totals)
     for header, found in (("Source", counts.sources), ("Type", counts.types)):
         rows = [(key, counts.type_names.get(key, ""), f"{count:,}") for key, count in found.most_common()]
@@ -115,7 +115,7 @@ def _print_dry_run(records: Records) -> None:
     msg.info("Dry run: nothing was written")
 
 
-def _print_skipped(skipped: Counter[str]) -> None:
+def print_skipped(skipped: Counter[str]) -> None:
     for what, count in skipped.most_common():
         msg.warn(f"Left out: {count:,} {what}")
 

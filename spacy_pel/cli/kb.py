@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +11,11 @@ from wasabi import msg
 
 from ..errors import PelError
 from .app import command, pel_app
+from .build_kb import print_skipped
 from .pipeline import load_linker
 
 if TYPE_CHECKING:
+    from ..kb.entity import Entity
     from ..kb.knowledge_base import KnowledgeBase
     from ..linker import PelLinker
 
@@ -114,12 +116,8 @@ def add(
 
     Example: python -m spacy pel kb add linker new.jsonl
     """
-    from ..kb.readers import read
-
     linker, kb = _linker(pipeline, gpu_id)
-    entities = list(read(format, file))
-    linker.add_entities(entities)
-    _report(kb, f"added {_many(len(entities))}")
+    _report(kb, f"added {_put(linker.add_entities, format, file)}")
 
 
 @command("update", kb_app)
@@ -133,12 +131,8 @@ def update(
 
     Example: python -m spacy pel kb update linker changed.jsonl
     """
-    from ..kb.readers import read
-
     linker, kb = _linker(pipeline, gpu_id)
-    entities = list(read(format, file))
-    linker.update_entities(entities)
-    _report(kb, f"updated {_many(len(entities))}")
+    _report(kb, f"updated {_put(linker.update_entities, format, file)}")
 
 
 @command("remove", kb_app)
@@ -187,6 +181,17 @@ def _ranked(pipeline: str, text: str, context: str, top_k: int) -> Iterable[tupl
     for kb_id, score in linker.rank([span], top_k)[0]:
         entity = linker.kb[kb_id]
         yield kb_id, entity.name, ", ".join(entity.type_names or entity.types), f"{score:.3f}"
+
+
+def _put(put: Callable[[list[Entity]], None], format: str | None, file: Path) -> str:
+    """Give `put` the records of `file`; how many they were."""
+    from ..kb.readers import read
+
+    records = read(format, file)
+    entities = list(records)
+    put(entities)
+    print_skipped(records.skipped)
+    return _many(len(entities))
 
 
 def _report(kb: KnowledgeBase, done: str) -> None:

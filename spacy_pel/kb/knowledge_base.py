@@ -284,7 +284,6 @@ class KnowledgeBase(Mapping[str, Entity]):
                 for key in VECTORS_META:
                     meta.pop(key, None)
             self._reopen()
-            self._remove_vectors(keep=None)
 
     def search(self, queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The `k` entities with the largest inner product for each of `queries` (q, dim) float32.

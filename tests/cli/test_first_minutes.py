@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
+from thinc.util import has_gpu
 from tiny import make_docs, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
@@ -55,7 +56,10 @@ def run(*arguments) -> tuple[int, str]:
         ("build-kb nosuch.jsonl out", "nosuch.jsonl does not exist; name a file or folder"),
         ("build-kb kb out --format jsonl", "kb is a folder, and jsonl a format of files; name the file"),
         ("build-kb corpus.spacy out", "the name does not tell what is in it; say it with --format: jsonl, csv"),
-        ("evaluate linker corpus.spacy --gpu-id 0", "--gpu-id 0: .*see the extra `gpu`"),
+        pytest.param(
+            *("evaluate linker corpus.spacy --gpu-id 0", "--gpu-id 0: .*see the extra `gpu`"),
+            marks=pytest.mark.skipif(has_gpu, reason="for machines without a GPU"),
+        ),
     ],
 )
 def test_one_line_that_says_what_to_do(made, monkeypatch, arguments, message):
