@@ -28,7 +28,7 @@ from .with_kb import WithKB
 if TYPE_CHECKING:
     from .kb.knowledge_base import KnowledgeBase
     from .training.objective import Objective
-    from .training.trainer import Trainer
+    from .training.trainer import Trainer, Update
 
 DEFAULT_CONFIG = {
     "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
@@ -213,14 +213,19 @@ class PelLinker(WithKB, TrainablePipe):
         is_nil = not candidates or (self.threshold is not None and candidates[0][1] < self.threshold)
         return Link(NIL if is_nil else candidates[0][0], candidates)
 
-    def rank(self, spans: Sequence[Span], k: int, *, keep: int | None = None) -> list[Candidates]:
+    def rank(
+        self, spans: Sequence[Span], k: int, *, keep: int | None = None, search: Callable | None = None
+    ) -> list[Candidates]:
         """The `k` best entities of every span, of any Docs, as `(id, score)`, best first; only the first `keep` are
-        returned. A span without any word piece has none. RAISES: PelError without a KB and its index."""
+        returned. A span without any word piece has none.
+
+        search: instead of the KB's, as `search_over` gives it. RAISES: PelError without a KB and its index.
+        """
         from .candidates import find_candidates
 
         if not spans:
             return []
-        search, kb = self._searchable(), self._require_kb()
+        search, kb = search or self._searchable(), self._require_kb()
         types = [self._types_for(span.label_) for span in spans]
         return find_candidates(self.model, kb, search, spans, k, keep=keep, types=types)
 
@@ -318,11 +323,23 @@ class PelLinker(WithKB, TrainablePipe):
         return self._trainer
 
     def finish_update(self, sgd: Optimizer) -> None:
+        """Update the weights with the gradients of the mean loss over all mentions since the last time, clipped as
+        `spacy_pel.AdamW.v1` says, if that is the optimizer; nothing changes where no mention gave a loss."""
+        if not self._training().finish_gradients(getattr(sgd, "max_gradient_norm", None)):
+            return
         super().finish_update(sgd)
         self._fingerprint = None
         self.cfg.pop("nil_threshold", None)  # it was tuned for other weights
-        if self._trainer is not None:
-            self._trainer.updated()
+        self._training().updated()
+
+    @property
+    def latest_update(self) -> "Update | None":
+        """The mean loss and the length of the gradient of the latest update; None before the first."""
+        return None if self._trainer is None else self._trainer.latest
+
+    def search_over(self, rows: Any) -> Callable | None:
+        """While the linker is being trained: a search over these rows of its KB alone, encoded now. Else None."""
+        return None if self._trainer is None else self._trainer.search_over(rows)
 
     def refresh_negatives(self) -> None:
         """Encode the KB again, so that hard negatives, if there are any, are those of the present weights."""

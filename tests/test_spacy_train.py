@@ -196,3 +196,39 @@ def test_index_refuses_to_replace_what_it_should_not(tmp_path):
     assert result.returncode == 1 and "is there already and is no pipeline" in result.stderr
     assert (tmp_path / "linker" / "notes.txt").read_text() == "mine"
     assert len(ENTITIES) == 12 and len(SENTENCES) == 6
+
+
+def test_every_step_is_logged_and_training_goes_on_from_a_checkpoint(tmp_path):
+    """The second run begins with the weights of the first: its first loss is about the last one there."""
+    arguments = [
+        *prepare(tmp_path, negatives="Random"),
+        "--training.max_steps",
+        "60",
+        "--training.eval_frequency",
+        "60",
+    ]
+    config = Config().from_disk(tmp_path / "train.cfg", interpolate=False)
+    steps = tmp_path / "training" / "steps.jsonl"
+    config["training"]["logger"] = {"@loggers": "spacy_pel.StepLogger.v1", "path": str(steps), "progress_bar": False}
+    rate = {"@schedules": "spacy_pel.warmup_linear.v1", "initial_rate": 0.003, "total_steps": 60}
+    config["training"]["optimizer"] = {"@optimizers": "spacy_pel.AdamW.v1", "learn_rate": rate}
+    config["training"]["accumulate_gradient"] = 2
+    config["components"]["pel_linker"]["scorer"] = {"@scorers": "spacy_pel.link_scorer.v1", "kb_sample": 2}
+    config.to_disk(tmp_path / "train.cfg")
+    result = spacy_cli(*arguments)
+    assert result.returncode == 0, result.stderr
+    assert "LOSS PEL_L" in result.stdout
+    first = list(srsly.read_jsonl(steps))
+    assert [line["step"] for line in first] == list(range(61))
+    assert all(line["gradient_norm"] > 0 and line["pipe"] == "pel_linker" for line in first)
+    assert first[-1]["loss"] < 0.5 * first[0]["loss"] and first[-1]["seconds"] > first[0]["seconds"]
+
+    config["components"] = {"pel_linker": {"source": str(tmp_path / "training" / "model-last")}}
+    config["initialize"]["components"] = {}
+    config["training"]["logger"]["path"] = str(tmp_path / "more.jsonl")
+    config.to_disk(tmp_path / "more.cfg")
+    result = spacy_cli("train", tmp_path / "more.cfg", "--output", tmp_path / "more", "--training.max_steps", "5")
+    assert result.returncode == 0, result.stdout + result.stderr
+    more = next(srsly.read_jsonl(tmp_path / "more.jsonl"))
+    assert more["loss"] < 0.5 * first[0]["loss"]
+    assert spacy.load(tmp_path / "more" / "model-last").get_pipe("pel_linker").kb.path == tmp_path / "kb"

@@ -120,6 +120,14 @@ class EntityStore:
             return {}
         return dict(self._select("id, successor", "id", dict.fromkeys(ids), table="retired"))
 
+    def same_concepts(self) -> np.ndarray:
+        """Pairs (n, 2) of the rows of two entities of which the first names the id of the second among its `xrefs`."""
+        query = (
+            "SELECT a.row, b.row FROM entities a, json_each(a.xrefs) JOIN entities b ON b.id = json_each.value "
+            "WHERE a.xrefs != '[]' AND a.row != b.row"
+        )
+        return np.array(self._fetch(query, ()), dtype=np.int64).reshape(-1, 2)
+
     def removed_rows(self) -> np.ndarray:
         """The rows that removed entities left empty, ascending."""
         return np.array([row for (row,) in self._fetch("SELECT row FROM removed ORDER BY row", ())], dtype=np.int64)

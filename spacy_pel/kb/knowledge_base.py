@@ -209,6 +209,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         """The entity that took the place of each of those `ids` that its source has retired."""
         return self._store.successors(ids)
 
+    def same_concepts(self) -> np.ndarray:
+        """Pairs (n, 2) of the rows of entities that the KB marks as the same concept: the `xrefs` of the first name the
+        id of the second."""
+        return self._store.same_concepts()
+
     def index(
         self,
         blocks: Iterable[np.ndarray],

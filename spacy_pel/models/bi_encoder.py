@@ -45,6 +45,7 @@ def make_bi_encoder(
     entity_template: str = "biomedical",
     aliases: str = "fallback",
     precision: str = "auto",
+    context: int | None = None,
 ) -> Model:
     """Build a bi-encoder without weights; an `encoder_loader` or `load` gives it those.
 
@@ -54,12 +55,13 @@ def make_bi_encoder(
     entity_template: "biomedical" (`title [SEP] types [SEP] description`) or "general" (`title [ENT] description`).
     aliases: "fallback" (stand in for a missing description), "first" (come before it) or "never".
     precision: "auto" (bfloat16 where the hardware has it), "bf16" or "fp32".
+    context: the most word pieces of context on either side of a mention; 0: its text alone; None: all that fits.
     RETURNS: Model[tuple[TokenRows, TokenRows], tuple[Floats2d, Floats2d]]: rows of m mentions and n entities to
         vectors (m, hidden) and (n, hidden).
     RAISES: PelError for a setting that does not exist.
     """
     settings = dict(locals())
-    rows = RowSettings(mention_length, entity_length, entity_template, aliases)
+    rows = RowSettings(mention_length, entity_length, entity_template, aliases, context)
     if similarity not in SIMILARITIES:
         raise PelError(f"[components.pel_linker.model]: similarity is {similarity!r}; choose one of {SIMILARITIES}.")
     check_precision(precision)

@@ -32,14 +32,21 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class RowSettings:
-    """What decides the rows, and so the vectors: lengths in tokens, the entity template and the use of aliases."""
+    """What decides the rows, and so the vectors: lengths in tokens, the entity template, the use of aliases, and how
+    many tokens of context at most a mention gets on either side (None: as many as there is room for)."""
 
     mention_length: int
     entity_length: int
     entity_template: str
     aliases: str
+    context: int | None = None
 
     def __post_init__(self) -> None:
+        if self.context is not None and self.context < 0:
+            raise PelError(
+                f"[components.pel_linker.model]: context is {self.context}; make it 0 for the mention's text alone, a "
+                "number of tokens on either side, or null for all that fits."
+            )
         if self.mention_length < 8 or self.entity_length < 4:
             raise PelError(
                 "[components.pel_linker.model]: mention_length must be at least 8 and entity_length at least 4 tokens, "
@@ -91,6 +98,8 @@ class RowBuilder:
         return left.ids, mention.ids, right.ids
 
     def _window(self, left: list[int], mention: list[int], right: list[int]) -> list[int]:
+        if self.settings.context is not None:
+            left, right = left[max(len(left) - self.settings.context, 0) :], right[: self.settings.context]
         room = self.settings.mention_length - 4
         mention = mention[:room]
         room -= len(mention)

@@ -2,7 +2,7 @@
 
 All take `scores` (m, c) and the bool masks `positives` and `negatives` (m, c), and return (m,) losses, one a mention.
 A candidate that is in neither mask takes no part. A mention without negatives keeps its positive term; one without
-positives keeps its negative term.
+positives keeps its negative term. Under a softmax both terms are then 0.
 """
 
 from dataclasses import dataclass
@@ -42,11 +42,31 @@ def cross_entropy_loss(scores: torch.Tensor, positives: torch.Tensor, negatives:
     return (softplus(others - scores) * positives).sum(-1)
 
 
+def nce_loss(
+    scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, log_q: torch.Tensor
+) -> torch.Tensor:
+    """Ranking noise contrastive estimation, corrected for the bias of its draws (Zhang & Stratos 2021, section 2), for
+    dot products. Use it to see what the correction does: its optimum is the softmax over the whole KB whatever the
+    negatives were drawn from, but its authors found no better recall than with `cross_entropy_loss`.
+
+        softplus(log Σ exp(s⁻ - log((K - 1) q⁻)) - s⁺)
+
+    log_q (m, c): log q(e⁻|m), the probability with which each negative was drawn, independently of the others. K - 1:
+    the number of a mention's negatives.
+    Gradients: those of `cross_entropy_loss` at the corrected scores.
+    """
+    correction = (log_q + negatives.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype).log()).masked_fill(
+        ~negatives, 0.0
+    )
+    return cross_entropy_loss(scores - correction, positives, negatives)
+
+
 @dataclass(frozen=True)
 class ProxyLoss:
     alpha: float
     margin: float
     similarity = "cosine"
+    needs_log_q = False
 
     @property
     def logit_scale(self) -> float:
@@ -61,9 +81,22 @@ class ProxyLoss:
 class CrossEntropyLoss:
     similarity = "dot"
     logit_scale = 1.0
+    needs_log_q = False
 
     def __call__(self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
         return cross_entropy_loss(scores, positives, negatives)
+
+
+@dataclass(frozen=True)
+class NCELoss:
+    similarity = "dot"
+    logit_scale = 1.0
+    needs_log_q = True
+
+    def __call__(
+        self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, log_q: torch.Tensor
+    ) -> torch.Tensor:
+        return nce_loss(scores, positives, negatives, log_q)
 
 
 def score_gradient(
@@ -84,3 +117,8 @@ def make_proxy_loss(alpha: float = 32.0, margin: float = 0.0) -> ProxyLoss:
 def make_cross_entropy_loss() -> CrossEntropyLoss:
     """`spacy_pel.CrossEntropyLoss.v1`: see `cross_entropy_loss`."""
     return CrossEntropyLoss()
+
+
+def make_nce_loss() -> NCELoss:
+    """`spacy_pel.NCELoss.v1`: see `nce_loss`. It goes with negatives of `draw = "iid"` in the layout "per_mention"."""
+    return NCELoss()

@@ -15,20 +15,32 @@ from ..models.rows import TokenRows
 from ..models.tower import token_batches
 from .adversarial import FGSM
 from .candidates import Candidates
-from .losses import CrossEntropyLoss, ProxyLoss, score_gradient
+from .losses import CrossEntropyLoss, NCELoss, ProxyLoss, score_gradient
 from .negatives import NegativeSampler
 
-Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+Loss = ProxyLoss | CrossEntropyLoss | NCELoss
 
 
 @dataclass(frozen=True)
 class Objective:
     """What is minimised: the loss, its negatives and their layout, and the adversarial part (None: without)."""
 
-    loss: ProxyLoss | CrossEntropyLoss
+    loss: Loss
     adversarial: FGSM | None
     negatives: NegativeSampler
     layout: str
+
+    def __post_init__(self) -> None:
+        if self.loss.needs_log_q and (self.layout != "per_mention" or self.negatives.draw != "iid"):
+            raise PelError(
+                "[components.pel_linker.loss]: spacy_pel.NCELoss.v1 corrects for independent draws; it needs "
+                '[components.pel_linker] layout = "per_mention" and [components.pel_linker.negatives] draw = "iid".'
+            )
+        if self.loss.needs_log_q and self.negatives.in_batch:
+            raise PelError(
+                "[components.pel_linker.negatives]: in_batch does not go with spacy_pel.NCELoss.v1: those entities are "
+                "not drawn."
+            )
 
     def check_similarity(self, model: Model, name: str) -> None:
         """RAISES: PelError if the bi-encoder's similarity is not the one that the loss is made for."""
@@ -53,7 +65,7 @@ def backpropagate(
 
     mentions (m, d) and backprop_mentions: the mention tower's output and callback. entity_rows: the token rows of
     `candidates.rows`, in that order.
-    RETURNS: the mean loss of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8).
+    RETURNS: the sum of the losses of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8). The gradients are its.
     """
     entities, backprop_entities = entity_tower.begin_update(entity_rows)
     value, d_mentions, d_entities = loss_and_gradients(mentions, entities, candidates, loss)
@@ -73,7 +85,7 @@ def backpropagate(
 def loss_and_gradients(
     mentions: Floats2d, entities: Floats2d, candidates: Candidates, loss: Loss
 ) -> tuple[float, Any, Any]:
-    """The mean loss over m mentions and its gradients (m, d) and (r, d)."""
+    """The sum of the losses of m mentions and its gradients (m, d) and (r, d)."""
     device = get_torch_default_device()
     mention_vectors = xp2torch(mentions, requires_grad=True, device=device)
     entity_vectors = xp2torch(entities, requires_grad=True, device=device)
@@ -81,7 +93,8 @@ def loss_and_gradients(
     negatives = torch.as_tensor(candidates.negatives, device=device)
     scores = candidates.pair(mention_vectors, entity_vectors)
     fixed = scores.detach().requires_grad_()
-    value = loss(fixed, positives, negatives).mean()
+    drawn = () if not loss.needs_log_q else (torch.as_tensor(candidates.log_q, dtype=scores.dtype, device=device),)
+    value = loss(fixed, positives, negatives, *drawn).sum()
     scores.backward(score_gradient(value, fixed, positives, negatives))
     assert mention_vectors.grad is not None and entity_vectors.grad is not None
     return value.item(), torch2xp(mention_vectors.grad), torch2xp(entity_vectors.grad)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from spacy.tokens import Span
 from spacy.util import logger
 from thinc.api import Model, to_numpy
@@ -17,10 +20,18 @@ from ..kb.vector_index import VectorIndex
 from ..models.bi_encoder import encode_entities, row_builder, vector_size
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.rows import TokenRows
+from ..models.tower import tower_module
 from .candidates import LAYOUTS
 from .objective import Objective, backpropagate
 
 MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
+
+
+class Update(NamedTuple):
+    """An update of the weights: the mean loss of its mentions and the length of its gradient before it was clipped."""
+
+    loss: float
+    gradient_norm: float
 
 
 class Trainer:
@@ -34,8 +45,19 @@ class Trainer:
         self._entity_rows: TokenRows | None = None
         self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
         self._live_rows = kb.live_rows  # entity i here is row _live_rows[i] of the KB
+        self._same_concepts = self._read_same_concepts()
         self._index: VectorIndex | None = None
         self._age = 0
+        self._n_mentions, self._loss = 0, 0.0  # since the latest update
+        self.latest: Update | None = None
+
+    def _read_same_concepts(self) -> dict[int, list[int]]:
+        """For an entity those that the KB marks as the same concept."""
+        same: dict[int, list[int]] = defaultdict(list)
+        for one, other in np.searchsorted(self._live_rows, self.kb.same_concepts()).tolist():
+            same[one].append(other)
+            same[other].append(one)
+        return dict(same)
 
     @property
     def entity_rows(self) -> TokenRows:
@@ -46,7 +68,8 @@ class Trainer:
 
     def accumulate(self, mentions: Sequence[GoldMention]) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
-        ones, give no loss. RETURNS: the mean loss of the others; 0.0 if there are none."""
+        ones, give no loss. Neither a mention's correct entities nor those of the same concepts are its negatives.
+        RETURNS: the mean loss of the mentions that have an entity; 0.0 if there are none."""
         mentions = with_successors(mentions, self.kb)
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
         numbers = dict(zip(known, np.searchsorted(self._live_rows, list(known.values())).tolist(), strict=True))
@@ -56,24 +79,43 @@ class Trainer:
         if not used:
             return 0.0
         correct = [correct[i] for i in used]
+        not_wrong = [[*own, *(other for one in own for other in self._same_concepts.get(one, ()))] for own in correct]
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(TokenRows.from_lists([rows[i] for i in used]))
         objective = self.objective
         negatives = objective.negatives.sample(
             self._rng,
-            correct,
+            not_wrong,
             len(self._live_rows),
             to_numpy(vectors),
             self._index if self._index is not None or not objective.negatives.n_hard else self.refresh(),
             objective.loss.logit_scale,
         )
         gold = np.array([self._rng.choice(own) for own in correct])
-        candidates = LAYOUTS[objective.layout](gold, correct, negatives)
+        candidates = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         entity_rows = self.entity_rows.take(candidates.rows)
         entity_tower = self.model.get_ref("entity_tower")
-        return backpropagate(
+        loss = backpropagate(
             entity_tower, vectors, backprop, candidates, entity_rows, objective.loss, objective.adversarial
         )
+        self._n_mentions += len(used)
+        self._loss += loss
+        return loss / len(used)
+
+    def finish_gradients(self, max_norm: float | None) -> bool:
+        """Make of the gradients that have been accumulated those of the mean loss over all their mentions, in however
+        many batches they came, and clip them to `max_norm` over all parameters. RETURNS: whether there are any."""
+        if not self._n_mentions:
+            return False
+        towers = [tower_module(tower) for tower in self.model.layers]
+        gradients = [p.grad for tower in towers for p in tower.parameters() if p.grad is not None]
+        norms = torch.stack(torch._foreach_norm(gradients)).double()
+        norm = norms.square().sum().sqrt().item() / self._n_mentions
+        self.latest = Update(self._loss / self._n_mentions, norm)
+        scale = min(1.0, max_norm / norm) if max_norm and norm else 1.0
+        torch._foreach_mul_(gradients, scale / self._n_mentions)
+        self._n_mentions, self._loss = 0, 0.0
+        return True
 
     def _rows_of(self, spans: Sequence[Span]) -> list[np.ndarray]:
         keys = [(_digest(span.doc.text), span.start_char, span.end_char) for span in spans]
@@ -91,15 +133,14 @@ class Trainer:
         of the first update, of a refresh, or of an evaluation that needed one."""
         start = perf_counter()
         self._index = None  # its memory is free before the new one grows
-        self._index = VectorIndex.stream(self._entity_vectors(), vector_size(self.model))
+        self._index = VectorIndex.stream(self._entity_vectors(self.entity_rows), vector_size(self.model))
         self._age = 0
         logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self.kb):,}", perf_counter() - start)
         return self._index
 
-    def _entity_vectors(self) -> Iterator[np.ndarray]:
-        for start in range(0, len(self._live_rows), ENTITIES_AT_ONCE):
-            rows = np.arange(start, min(start + ENTITIES_AT_ONCE, len(self._live_rows)))
-            yield encode_entities(self.model, self.entity_rows.take(rows))
+    def _entity_vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
+        for start in range(0, len(rows), ENTITIES_AT_ONCE):
+            yield encode_entities(self.model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))
 
     def search(self, queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`KnowledgeBase.search` over the KB as the entity tower encodes it now. It is encoded again unless its vectors
@@ -109,6 +150,18 @@ class Trainer:
         numbers = None if within is None else np.searchsorted(self._live_rows, within)
         scores, found = index.search(queries, k, within=numbers)
         return scores, np.where(found < 0, found, self._live_rows[found])
+
+    def search_over(self, rows: np.ndarray) -> Callable:
+        """`search` over these rows of the KB alone, ascending, which are encoded now."""
+        own = self.entity_rows.take(np.searchsorted(self._live_rows, rows))
+        index = VectorIndex.stream(self._entity_vectors(own), vector_size(self.model))
+
+        def search(queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+            numbers = None if within is None else np.isin(rows, within).nonzero()[0]
+            scores, found = index.search(queries, k, within=numbers)
+            return scores, np.where(found < 0, found, rows[found])
+
+        return search
 
 
 def _digest(text: str) -> bytes:

@@ -170,3 +170,12 @@ def test_a_tokenizer_without_a_fast_version_is_refused(folder):
 def test_settings_that_do_not_exist_are_named(settings, key):
     with pytest.raises(PelError, match=key):
         RowSettings(**(SETTINGS | settings))
+
+
+def test_context(make_builder):
+    text = "She took aspirin after the fits ."
+    assert mention(make_builder(context=0), text, "aspirin") == "[CLS] [Ms] aspirin [Me] [SEP]"
+    assert mention(make_builder(context=1), text, "aspirin") == "[CLS] took [Ms] aspirin [Me] after [SEP]"
+    assert mention(make_builder(context=99), text, "aspirin") == mention(make_builder(), text, "aspirin")
+    with pytest.raises(PelError, match=r"\[components.pel_linker.model\]: context is -1"):
+        make_builder(context=-1)

@@ -13,11 +13,12 @@ from spacy_pel.models.tower import token_batches, tower_module
 from spacy_pel.training.adversarial import make_fgsm
 from spacy_pel.training.candidates import per_mention, shared
 from spacy_pel.training.losses import make_cross_entropy_loss, make_proxy_loss
+from spacy_pel.training.negatives import Negatives
 from spacy_pel.training.objective import backpropagate, loss_and_gradients
 
 GOLD = np.array([0, 3, 4])
 CORRECT = [[0], [3], [4, 5]]
-NEGATIVES = np.array([[1, 2, 3], [0, 4, 6], [7, 8, 0]])
+NEGATIVES = Negatives(np.array([[1, 2, 3], [0, 4, 6], [7, 8, 0]]))
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_per_mention_step_is_equations_6_and_7(double_model, loss):
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
     fgsm = make_fgsm(epsilon=0.01)
     module = tower_module(tower).eval()
-    width = 1 + NEGATIVES.shape[1]
+    width = 1 + NEGATIVES.rows.shape[1]
     checked = 0
     for gradient, (indices, batch) in zip(gradients, token_batches(tower, rows)):
         step = fgsm.step(gradient, batch.mask)
@@ -106,7 +107,7 @@ def test_in_float32_the_step_of_a_well_separated_pair_under_cross_entropy_is_not
     rows = row_builder(linker.model).entities(linker.kb.entities()).take([0, 1])
     entities, backprop = tower.begin_update(rows)
     mentions = 1000 * (entities[:1] - entities[1:])  # far on the side of the gold entity
-    candidates = per_mention(np.array([0]), [[0]], np.array([[1]]))
+    candidates = per_mention(np.array([0]), [[0]], Negatives(np.array([[1]])))
     _, _, d_entities = loss_and_gradients(mentions, entities, candidates, linker.objective.loss)
     for gradient, (_, batch) in zip(backprop(d_entities), token_batches(tower, rows)):
         assert (np.abs(make_fgsm().step(gradient, batch.mask)[batch.mask]) > 0).mean() > 0.99

@@ -11,6 +11,7 @@ from spacy_pel.training.losses import (
     cross_entropy_loss,
     make_cross_entropy_loss,
     make_proxy_loss,
+    nce_loss,
     proxy_loss,
     score_gradient,
 )
@@ -99,3 +100,40 @@ def test_score_gradient_is_the_gradient_elsewhere():
     loss = proxy_loss(s, POSITIVES, NEGATIVES, 4.0, 0.0).sum()
     expected = torch.autograd.grad(loss, s, retain_graph=True)[0]
     torch.testing.assert_close(score_gradient(loss, s, POSITIVES, NEGATIVES), expected)
+
+
+def test_nce_takes_the_probability_of_every_draw_from_its_score():
+    s = scores()
+    log_q = torch.tensor([[9.0, -1.0, -2.0, 9.0], [-3.0, -0.5, 9.0, -1.5]], dtype=torch.float64)
+    loss = nce_loss(s, POSITIVES, NEGATIVES, log_q)
+    loss.sum().backward()
+    for i, row in enumerate(SCORES):
+        drawn = [j for j in range(4) if NEGATIVES[i, j]]
+        gold = next(j for j in range(4) if POSITIVES[i, j])
+        weights = {j: math.exp(row[j]) / (len(drawn) * math.exp(log_q[i, j])) for j in drawn}
+        total = math.exp(row[gold]) + sum(weights.values())
+        assert loss[i].item() == pytest.approx(-math.log(math.exp(row[gold]) / total), rel=1e-9)
+        for j in range(4):
+            p = (math.exp(row[gold]) if j == gold else weights.get(j, 0.0)) / total
+            assert s.grad[i, j].item() == pytest.approx(p - (j == gold), rel=1e-9, abs=1e-12)
+
+
+def test_nce_over_uniform_draws_estimates_the_softmax_over_the_whole_kb():
+    """Which is what the correction is for: plain cross-entropy over the draws is far below it."""
+    generator = torch.Generator().manual_seed(0)
+    kb = torch.randn(1001, generator=generator, dtype=torch.float64)
+    exact = -torch.log_softmax(kb, 0)[0]
+    drawn = kb[1 + torch.randint(1000, (400, 200), generator=generator)]
+    s = torch.cat([kb[:1].expand(400, 1), drawn], dim=1)
+    positives = torch.zeros_like(s, dtype=torch.bool)
+    positives[:, 0] = True
+    log_q = torch.full_like(s, -math.log(1000))
+    assert nce_loss(s, positives, ~positives, log_q).mean().item() == pytest.approx(exact.item(), abs=0.02)
+    assert cross_entropy_loss(s, positives, ~positives).mean() < exact - 1
+
+
+def test_nce_without_negatives_or_without_a_positive_is_0():
+    s, none, log_q = scores(), torch.zeros_like(POSITIVES), torch.zeros(2, 4)
+    value = nce_loss(s, POSITIVES, none, log_q) + nce_loss(s, none, NEGATIVES, log_q)
+    value.sum().backward()
+    assert (value == 0).all() and (s.grad == 0).all()

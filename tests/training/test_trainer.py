@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import spacy
 import torch
-from tiny import make_kb, make_pipeline, write_encoder
+from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.corpora.gold import gold_mentions
 from spacy_pel.errors import PelError
+from spacy_pel.evaluation.scorer import score_links
 from spacy_pel.models.bi_encoder import encode_entities
 from spacy_pel.models.tower import tower_module
 from spacy_pel.training.callbacks import make_refresh_negatives
+from spacy_pel.training.candidates import Candidates
 
 
 @pytest.fixture
@@ -32,9 +37,20 @@ def test_negatives_are_refreshed_once_an_epoch(pipeline, monkeypatch):
     assert refreshed == [0, 3, 5]
 
 
-def test_another_rhythm_than_epochs_is_refused():
-    with pytest.raises(PelError, match="every is 'hour'"):
-        make_refresh_negatives(every="hour")
+def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
+    nlp, linker, _, _ = pipeline
+    refreshed = []
+    monkeypatch.setattr(linker, "refresh_negatives", lambda: refreshed.append(step))
+    callback = make_refresh_negatives(every=3)
+    for step, epoch in enumerate([0, 0, 0, 1, 1, 2, 2, 2]):
+        callback(nlp, {"step": step, "epoch": epoch})
+    assert refreshed == [0, 3, 6]
+
+
+@pytest.mark.parametrize("every", ["hour", 0])
+def test_another_rhythm_is_refused(every):
+    with pytest.raises(PelError, match=f"every is {every!r}"):
+        make_refresh_negatives(every=every)
 
 
 def test_random_negatives_need_no_pass_over_the_kb(tmp_path):
@@ -101,3 +117,112 @@ def test_gradients_of_two_batches_add_up(tmp_path):
     assert len(both) > 30 and any(gradient.abs().sum() > 0 for gradient in both.values())
     for name, gradient in both.items():
         torch.testing.assert_close(gradient, first[name] + second[name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_concept_under_another_id_is_never_a_negative(tmp_path, monkeypatch):
+    entities = [replace(e, xrefs=("D009203", "MSH:X")) if e.id == "D006333" else e for e in ENTITIES]
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb", entities),
+        negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 64},
+        layout="per_mention",
+    )
+    one, other = (linker.kb.rows([id_])[id_] for id_ in ("D009203", "D006333"))
+    assert linker.kb.same_concepts().tolist() == [[other, one]]
+    seen = []
+    original = Candidates.__init__
+    monkeypatch.setattr(
+        Candidates, "__init__", lambda self, *args, **kw: seen.append(args) or original(self, *args, **kw)
+    )
+    linker.update(examples)
+    ((rows, positives, negatives, *_),) = seen
+    rows = rows.reshape(positives.shape)
+    wrong_of = {gold: set(row[mask].tolist()) for gold, row, mask in zip(rows[:, 0].tolist(), rows, negatives)}
+    everything = set(range(12))
+    assert wrong_of[one] == wrong_of[other] == everything - {one, other}
+    assert wrong_of[linker.kb.rows(["D001241"])["D001241"]] == everything - {0}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"layout": "shared"},
+        {"negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 4}},
+        {"negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 4, "draw": "iid", "in_batch": True}},
+    ],
+)
+def test_nce_wants_independent_draws_of_each_mention(settings):
+    nce = {
+        "layout": "per_mention",
+        "negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 4, "draw": "iid"},
+        "loss": {"@misc": "spacy_pel.NCELoss.v1"},
+        "model": {"similarity": "dot"},
+    }
+    spacy.blank("en").add_pipe("pel_linker", config=make_config(**nce))
+    with pytest.raises(PelError, match=r"spacy_pel.NCELoss.v1"):
+        spacy.blank("en").add_pipe("pel_linker", config=make_config(**(nce | settings)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": "NCELoss", "layout": "per_mention", "draw": "iid", "similarity": "dot"},
+        {"loss": "ProxyLoss", "layout": "per_mention", "draw": "top", "in_batch": True, "similarity": "cosine"},
+        {"loss": "ProxyLoss", "layout": "shared", "draw": "sample", "in_batch": False, "similarity": "cosine"},
+    ],
+    ids=str,
+)
+def test_it_learns(tmp_path, settings):
+    negatives = {"@misc": "spacy_pel.MixedNegatives.v1", "n": 4, "draw": settings["draw"], "pool": 6}
+    nlp, linker, examples, optimizer = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        loss={"@misc": f"spacy_pel.{settings['loss']}.v1"},
+        layout=settings["layout"],
+        negatives=negatives | {"in_batch": settings.get("in_batch")},
+        model={"similarity": settings["similarity"]},
+    )
+    losses = train(nlp, examples, optimizer, 90)
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+    linker.index(progress=False)
+    assert nlp.evaluate(examples)["nel_recall_at_1"] > 0.6
+
+
+def test_a_search_over_some_rows_encodes_those_alone(pipeline, monkeypatch):
+    _, linker, examples, _ = pipeline
+    assert linker.search_over([0]) is None  # nothing is being trained: the KB's own vectors serve
+    linker.update(examples)
+    trainer = linker._trainer
+    encoded = []
+    monkeypatch.setattr(
+        "spacy_pel.training.trainer.encode_entities",
+        lambda model, rows: encoded.append(len(rows)) or encode_entities(model, rows),
+    )
+    some = np.array([2, 5, 11])
+    search = linker.search_over(some)
+    queries = encode_entities(linker.model, trainer.entity_rows)
+    scores, rows = search(queries, 2)
+    assert encoded == [3]
+    exact = queries @ queries[some].T
+    order = np.argsort(-exact, axis=1)[:, :2]
+    assert rows.tolist() == some[order].tolist()
+    np.testing.assert_allclose(scores, np.take_along_axis(exact, order, axis=1), atol=1e-5)
+    assert search(queries, 2, np.array([5, 6]))[1][:, 0].tolist() == [5] * 12
+
+
+def test_dev_scores_over_a_part_of_the_kb(pipeline):
+    _, linker, examples, _ = pipeline
+    linker.update(examples)
+    asked = []
+    original = linker.search_over
+    linker.search_over = lambda rows: asked.append(rows.tolist()) or original(rows)
+    gold = set(linker.kb.rows({m.ids[0] for eg in examples for m in gold_mentions(eg.reference)}).values())
+    some, other, again, whole = (
+        score_links(examples[:2], linker=linker, kb_sample=n, seed=seed)
+        for n, seed in ((1, 0), (1, 1), (1, 0), (99, 0))
+    )
+    assert [len(rows) for rows in asked] == [5, 5, 5, 12]  # 4 gold entities and 1 more; all
+    assert asked[0] == asked[2] and set(asked[0]) < set(range(12)) and gold
+    assert some == again and whole == score_links(examples[:2], linker=linker)
+    assert some["nel_recall_at_64"] == 1.0 and some["nel_recall_at_1"] >= whole["nel_recall_at_1"]
+    assert other["nel_recall_at_64"] == 1.0

@@ -1,0 +1,135 @@
+"""Runs of one training config that differ in loss, negatives, FGSM and rate, their table and their gradients."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from itertools import groupby, product
+from pathlib import Path
+from statistics import mean
+from time import perf_counter
+from typing import Annotated, Any
+
+import srsly
+import typer
+from thinc.api import Config
+
+LOSSES = {"pb": {"@misc": "spacy_pel.ProxyLoss.v1"}, "ce": {"@misc": "spacy_pel.CrossEntropyLoss.v1"}}
+SIMILARITIES = {"pb": "cosine", "ce": "dot"}
+RATES = (5e-5, 1e-4, 2e-4, 4e-4)
+COLUMNS = ("recall_at_1", "recall_at_64", "unseen_recall_at_1", "nil_auprc", "nil_base_rate", "training_seconds")
+
+app = typer.Typer(help=__doc__)
+Metrics = Annotated[Path, typer.Argument(help="Folder of the runs' JSON files")]
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="Of the run: metrics/NAME-SEED.json")],
+    loss: Annotated[str, typer.Option(help="pb or ce")],
+    rate: Annotated[float, typer.Option(help="The highest learning rate")],
+    p: Annotated[int, typer.Option(help="Per cent of the negatives that are hard")] = 0,
+    epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
+    context: Annotated[int, typer.Option(help="Word pieces on either side of a mention; -1: all that fit")] = -1,
+    steps: Annotated[int, typer.Option(help="Optimiser steps")] = 94,
+    seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+    whole_kb: Annotated[bool, typer.Option(help="Index the KB and evaluate over all of it")] = True,
+) -> None:
+    """Train, index, evaluate on the development split; the finished pipelines are not kept."""
+    folder, metrics = Path("training") / f"{name}-{seed}", Path("metrics") / f"{name}-{seed}.json"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    metrics.parent.mkdir(parents=True, exist_ok=True)
+    linker: dict[str, Any] = {"loss": LOSSES[loss], "negatives": {"p": p}, "model": {"similarity": SIMILARITIES[loss]}}
+    if context >= 0:
+        linker["model"]["context"] = context
+    if epsilon:
+        linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0}
+    changed = {
+        "paths": {"steps": str(folder / "steps.jsonl")},
+        "components": {"pel_linker": linker},
+        "training": {"seed": seed, "max_steps": steps, "optimizer": {"learn_rate": {"initial_rate": rate}}},
+    }
+    if not whole_kb:
+        changed["training"]["eval_frequency"] = steps - 1
+    Config().from_disk("configs/base.cfg", interpolate=False).merge(changed).to_disk(folder / "train.cfg")
+    start = perf_counter()
+    spacy("train", folder / "train.cfg", "--output", folder, "--gpu-id", gpu_id)
+    budget = {"steps": steps, "rate": rate, "seed": seed, "training_seconds": perf_counter() - start}
+    if whole_kb:
+        spacy("pel", "index", folder / "model-last", "kb", folder / "linker", "--gpu-id", gpu_id)
+        known = ("--train", "corpus/train.spacy")
+        spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, "--gpu-id", gpu_id)
+        found: Any = srsly.read_json(metrics)
+    else:
+        scores: Any = srsly.read_json(folder / "model-last" / "meta.json")["performance"]
+        found = {key.removeprefix("nel_"): value for key, value in scores.items() if key.startswith("nel_")}
+    srsly.write_json(metrics, {"run": name, **found, **budget})
+    for part in ("linker", "model-last", "model-best"):
+        shutil.rmtree(folder / part, ignore_errors=True)
+
+
+@app.command()
+def rates(
+    steps: Annotated[int, typer.Option(help="Optimiser steps of a full run; these take half as many")] = 94,
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+) -> None:
+    """Short runs of both losses at several learning rates, scored over a part of the KB: metrics/rates."""
+    for rate, loss in product(RATES, LOSSES):
+        run(f"rates/{loss}-{rate:g}", loss, rate, steps=steps // 2, gpu_id=gpu_id, whole_kb=False)
+
+
+@app.command()
+def table(metrics: Metrics) -> None:
+    """Write and print METRICS/table.md: a row a run, over its seeds the mean, with the least and the greatest."""
+    found: list[Any] = [srsly.read_json(path) for path in sorted(metrics.glob("*.json"))]
+    lines = ["| | seeds | steps | rate | " + " | ".join(COLUMNS) + " |", "| --- |" + " ---: |" * (len(COLUMNS) + 3)]
+    for name, group in groupby(sorted(found, key=lambda one: one["run"]), key=lambda one: one["run"]):
+        runs = list(group)
+        cells = [cell(key, [one[key] for one in runs if one.get(key) is not None]) for key in COLUMNS]
+        lines.append(f"| {name} | {len(runs)} | {runs[0]['steps']} | {runs[0]['rate']:g} | {' | '.join(cells)} |")
+    (metrics / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    typer.echo("\n".join(lines))
+
+
+@app.command()
+def figure(
+    output: Annotated[Path, typer.Argument(help="Picture without its suffix: .png and .svg are written")],
+    names: Annotated[list[str], typer.Argument(help="Runs: NAME-SEED")],
+) -> None:
+    """Draw the gradient norms of runs, a step a point, and print their means and coefficients of variation."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    _, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    for name in names:
+        norms = np.array([line["gradient_norm"] for line in srsly.read_jsonl(Path("training") / name / "steps.jsonl")])
+        spread = norms.std() / norms.mean()
+        axes.plot(norms, label=f"{name}: mean {norms.mean():.3g}, deviation / mean {spread:.2f}", linewidth=1)
+        typer.echo(f"{name}: mean {norms.mean():.4g}, standard deviation {norms.std():.4g}, ratio {spread:.3f}")
+    axes.set(xlabel="step", ylabel="norm of the gradient, before clipping", yscale="log")
+    axes.legend()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in (".png", ".svg"):
+        plt.savefig(output.with_suffix(suffix), dpi=150)
+
+
+def spacy(*arguments: object) -> None:
+    subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)], check=True)
+
+
+def cell(key: str, values: list[float]) -> str:
+    if not values:
+        return "–"
+    form = ",.0f" if key == "training_seconds" else ".3f"
+    spread = f" ({min(values):{form}}–{max(values):{form}})" if len(values) > 1 else ""
+    return f"{mean(values):{form}}{spread}"
+
+
+if __name__ == "__main__":
+    app()

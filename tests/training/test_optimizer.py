@@ -1,0 +1,123 @@
+"""AdamW against PyTorch's, what decays, the warm-up's share, and gradients of a batch in parts against the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from spacy.util import registry
+from thinc.api import Adam
+from tiny import make_kb, make_pipeline, write_encoder
+
+from spacy_pel.models.tower import tower_module
+from spacy_pel.training.optimizer import make_adamw, make_warmup_linear
+
+
+def test_steps_are_those_of_pytorch():
+    rng = np.random.default_rng(0)
+    matrix, bias = rng.normal(size=(4, 3)).astype("float32"), rng.normal(size=3).astype("float32")
+    ours = make_adamw(0.01, weight_decay=0.1)
+    theirs = [torch.nn.Parameter(torch.tensor(matrix)), torch.nn.Parameter(torch.tensor(bias))]
+    groups = [{"params": theirs[:1], "weight_decay": 0.1}, {"params": theirs[1:], "weight_decay": 0.0}]
+    reference = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-6)
+    for _ in range(20):
+        for i, weights in enumerate((matrix, bias)):
+            gradient = rng.normal(size=weights.shape).astype("float32")
+            theirs[i].grad = torch.tensor(gradient)
+            ours((1, str(i)), weights, gradient.copy())
+        reference.step()
+    np.testing.assert_allclose(matrix, theirs[0].detach().numpy(), atol=2e-4)
+    np.testing.assert_allclose(bias, theirs[1].detach().numpy(), atol=2e-4)
+
+
+def test_biases_do_not_decay():
+    optimizer = make_adamw(0.1, weight_decay=0.5)
+    matrix, bias = np.ones((2, 2), dtype="float32"), np.ones(2, dtype="float32")
+    optimizer((1, "W"), matrix, np.zeros((2, 2), dtype="float32"))
+    optimizer((1, "b"), bias, np.zeros(2, dtype="float32"))
+    np.testing.assert_allclose(matrix, 0.95)
+    np.testing.assert_allclose(bias, 1.0)
+
+
+def test_the_warm_up_is_a_share_of_all_steps():
+    rates = make_warmup_linear(1.0, total_steps=10, warmup_share=0.4)
+    np.testing.assert_allclose([next(rates) for _ in range(11)], [0, 0.25, 0.5, 0.75, *np.linspace(1, 0, 7)])
+
+
+def test_registered_for_the_config():
+    schedule = {"@schedules": "spacy_pel.warmup_linear.v1", "initial_rate": 1e-3, "total_steps": 10}
+    block = {"optimizer": {"@optimizers": "spacy_pel.AdamW.v1", "learn_rate": schedule}}
+    optimizer = registry.resolve(block)["optimizer"]
+    assert optimizer.max_gradient_norm == 1.0 and optimizer.learn_rate == 0.0 and optimizer.averages is None
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Negatives: all of the KB, so that no draw differs between two ways through one batch."""
+    return make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 64},
+        layout="per_mention",
+        adversarial=None,
+    )
+
+
+def parameters(linker):
+    return [p for tower in linker.model.layers for p in tower_module(tower).parameters() if p.grad is not None]
+
+
+class Caught(Adam(0.0).__class__):
+    """An optimizer that only remembers the gradients it was given."""
+
+    def __call__(self, key, weights, gradient, *, lr_scale=1.0):
+        self.seen[key] = gradient.copy()
+        return weights, gradient
+
+
+def gradients_of(linker, *batches, max_norm=None):
+    optimizer = Caught(0.0)
+    optimizer.seen, optimizer.max_gradient_norm = {}, max_norm
+    for batch in batches:
+        linker.update(batch)
+    linker.finish_update(optimizer)
+    return list(optimizer.seen.values())
+
+
+@pytest.mark.parametrize("cuts", [[3], [1, 2], [1, 2, 3, 4, 5]])
+def test_a_batch_in_unequal_parts_gives_the_gradient_of_the_whole(made, cuts):
+    _, linker, examples, _ = made
+    whole = gradients_of(linker, examples)
+    norm = linker.latest_update.gradient_norm
+    parts = gradients_of(linker, *(list(part) for part in np.split(np.array(examples, dtype=object), cuts)))
+    assert len(whole) > 60 and max(np.abs(gradient).max() for gradient in whole) > 1e-3
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert linker.latest_update.gradient_norm == pytest.approx(norm, rel=1e-5)
+
+
+def test_gradients_are_clipped_by_their_norm_over_all_parameters(made):
+    _, linker, examples, _ = made
+    free = gradients_of(linker, examples)
+    norm = np.sqrt(sum(np.square(gradient, dtype="float64").sum() for gradient in free))
+    assert linker.latest_update.gradient_norm == pytest.approx(norm, rel=1e-5)
+    clipped = gradients_of(linker, examples, max_norm=norm / 10)
+    for one, other in zip(free, clipped, strict=True):
+        np.testing.assert_allclose(one / 10, other, rtol=1e-4, atol=1e-7)
+    for one, other in zip(free, gradients_of(linker, examples, max_norm=norm * 2), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+
+
+def test_no_mention_of_the_kb_changes_nothing(made):
+    nlp, linker, examples, _ = made
+    optimizer = make_adamw(0.1)
+    nlp.update(examples, sgd=optimizer)
+    before, threshold = [p.detach().clone() for p in parameters(linker)], linker.cfg.setdefault("nil_threshold", 0.5)
+    for example in examples:
+        example.reference.spans["gold_mentions"] = [
+            example.reference.char_span(s.start_char, s.end_char, kb_id="elsewhere")
+            for s in example.reference.spans["gold_mentions"]
+        ]
+    assert nlp.update(examples, sgd=optimizer, losses={})["pel_linker"] == 0.0
+    assert all(torch.equal(one, other) for one, other in zip(before, parameters(linker), strict=True))
+    assert linker.cfg["nil_threshold"] == threshold
