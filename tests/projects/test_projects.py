@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
+from thinc.api import Config
 from tiny import make_docs, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
@@ -198,6 +199,45 @@ def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
     assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
     assert (figures["entities"], figures["index"]) == (700, "IVF8,SQ8")
     assert 0 < figures["top-1 as by exact search"] <= figures["exact top-1 among the 64 found"] <= 1
+
+
+def test_ablation(copied, made_data, tiny_bert):
+    copied("bc5cdr")
+    folder = copied("ablation")
+    variables = {"data": made_data, "encoder": tiny_bert, "steps": 4, "mentions": 30}
+    rows = ("pb-random", "pb-mixed", "ce-random", "ce-mixed", "pb-mixed-fgsm", "pb-mixed-no-context")
+    for command in ("data", *rows, "table", "figure"):
+        run_project(folder, command, **variables)
+    metrics = {name: srsly.read_json(folder / "metrics" / f"{name}-0.json") for name in rows}
+    kept = len(list(srsly.read_jsonl(folder / "assets" / "kb.jsonl")))
+    assert kept == round(0.8 * len(NAMES))
+    assert len({one["n_in_kb"] for one in metrics.values()}) == 1 and metrics["pb-random"]["n_in_kb"] < 12
+    assert all(one["training_seconds"] > 0 and one["steps"] == 4 for one in metrics.values())
+    config = Config().from_disk(folder / "training" / "ce-mixed-0" / "train.cfg")["components"]["pel_linker"]
+    assert config["loss"]["@misc"] == "spacy_pel.CrossEntropyLoss.v1" and config["model"]["similarity"] == "dot"
+    assert config["negatives"]["p"] == 50 and config["adversarial"] is None
+    table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
+    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == sorted(rows)
+    assert (folder / "figures" / "gradients.png").stat().st_size > 1000
+
+    command = [
+        sys.executable,
+        "scripts/speed.py",
+        "speed.json",
+        "--batch-size",
+        "10",
+        "--steps",
+        "2",
+        "--padded-to",
+        "48",
+    ]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    speed = srsly.read_json(folder / "speed.json")
+    for what in ("FGSM", "without FGSM"):
+        assert speed[f"{what}: greatest difference of the losses"] < 1e-4
+        shares = [value for key, value in speed.items() if key.startswith(f"{what}: shared, fp32: share")]
+        assert len(shares) == 3 and sum(shares) == pytest.approx(1) and min(shares) > 0
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")

@@ -20,7 +20,7 @@ import spacy.training.initialize
 import srsly
 import torch
 import typer
-from spacy.util import load_config, resolve_dot_names
+from spacy.util import load_config, minibatch, resolve_dot_names
 from tqdm import tqdm
 from wasabi import msg
 
@@ -33,8 +33,6 @@ from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.negatives import NegativeSampler
 from spacy_pel.training.optimizer import make_adamw
 
-BATCH = 32
-
 
 def main(
     output: Annotated[Path, typer.Argument(help="JSON file for the figures")],
@@ -42,14 +40,14 @@ def main(
     n: Annotated[int, typer.Option(help="Random negatives a mention")] = 8,
     epsilon: Annotated[float, typer.Option(help="FGSM's step")] = 0.002,
     padded_to: Annotated[int, typer.Option(help="Tokens of every row in the plain way")] = 128,
+    batch_size: Annotated[int, typer.Option(help="Mentions a step")] = 32,
     steps: Annotated[int, typer.Option(help="Timed steps of each kind, after one that does not count")] = 3,
 ) -> None:
     """Compare, in one run, in float32 and, where the processor has it, in bfloat16."""
     nlp = spacy.training.initialize.init_nlp(load_config(config), use_gpu=-1)
     linker = nlp.get_pipe("pel_linker")
     (corpus,) = resolve_dot_names(nlp.config.interpolate(), ["corpora.train"])
-    examples = list(islice(corpus(nlp), BATCH * (steps + 1)))
-    batches = [examples[i : i + BATCH] for i in range(0, len(examples), BATCH)]
+    batches = list(islice(minibatch(corpus(nlp), batch_size), steps + 1))
     fast = compute_dtype("auto", torch.device("cpu")) != torch.float32
     figures: dict[str, float] = {}
     for adversarial in (None, FGSM(epsilon, 1.0)):
@@ -67,7 +65,7 @@ def main(
             start = perf_counter()
             expected.append(plain_step(linker, batch, kept[0], adversarial, padded_to))
             plain.append(perf_counter() - start)
-        rate = figures[f"{what}: plain, mentions a second"] = BATCH / median(plain[1:])
+        rate = figures[f"{what}: plain, mentions a second"] = batch_size / median(plain[1:])
         figures[f"{what}: greatest difference of the losses"] = max(map(lambda a, b: abs(a - b), losses, expected))
         for layout in ("per_mention", "shared"):
             for precision in ("fp32", "bf16") if fast else ("fp32",):
@@ -75,8 +73,8 @@ def main(
                 set_precision(linker, precision)
                 seconds, shares = timed_steps(linker, batches)
                 name = f"{what}: {layout}, {precision}"
-                figures[f"{name}, mentions a second"] = BATCH / seconds
-                figures[f"{name} / plain"] = BATCH / seconds / rate
+                figures[f"{name}, mentions a second"] = batch_size / seconds
+                figures[f"{name} / plain"] = batch_size / seconds / rate
                 figures |= {f"{name}: share of {part}": share for part, share in shares.items()}
     srsly.write_json(output, figures)
     msg.table([(key, f"{value:,.4g}") for key, value in figures.items()], aligns=("l", "r"), divider=True)
