@@ -99,7 +99,7 @@ def make_linker(
     """Build a `pel_linker`.
 
     model: a bi-encoder, `spacy_pel.BiEncoder.v1`.
-    loss: `spacy_pel.ProxyLoss.v1` or `spacy_pel.CrossEntropyLoss.v1`.
+    loss: `spacy_pel.ProxyLoss.v1`, `spacy_pel.CrossEntropyLoss.v1` or `spacy_pel.NCELoss.v1`.
     adversarial: `spacy_pel.FGSM.v1`, or null for none.
     negatives: `spacy_pel.RandomNegatives.v1`, `spacy_pel.HardNegatives.v1` or `spacy_pel.MixedNegatives.v1`.
     layout: "shared" (the batch's candidates serve all its mentions) or "per_mention" (each mention has its own).
@@ -325,21 +325,28 @@ class PelLinker(WithKB, TrainablePipe):
     def finish_update(self, sgd: Optimizer) -> None:
         """Update the weights with the gradients of the mean loss over all mentions since the last time, clipped as
         `spacy_pel.AdamW.v1` says, if that is the optimizer; nothing changes where no mention gave a loss."""
-        if not self._training().finish_gradients(getattr(sgd, "max_gradient_norm", None)):
+        max_norm = getattr(sgd, "max_gradient_norm", None)
+        if self._trainer is None or not self._trainer.finish_gradients(max_norm):
             return
         super().finish_update(sgd)
         self._fingerprint = None
         self.cfg.pop("nil_threshold", None)  # it was tuned for other weights
-        self._training().updated()
+        self._trainer.updated()
 
     @property
     def latest_update(self) -> "Update | None":
-        """The mean loss and the length of the gradient of the latest update; None before the first."""
+        """The mean loss and the norm of the gradient of the latest update; None before the first, and after a batch of
+        which no mention gave a loss."""
         return None if self._trainer is None else self._trainer.latest
 
-    def search_over(self, rows: Any) -> Callable | None:
-        """While the linker is being trained: a search over these rows of its KB alone, encoded now. Else None."""
-        return None if self._trainer is None else self._trainer.search_over(rows)
+    @property
+    def is_training(self) -> bool:
+        """Whether it has been updated and not indexed since: the vectors of its KB are those of other weights."""
+        return self._trainer is not None
+
+    def search_over(self, rows: Any) -> Callable:
+        """A search over these rows (n,) of the KB alone, ascending, which are encoded now."""
+        return self._training().search_over(rows)
 
     def refresh_negatives(self) -> None:
         """Encode the KB again, so that hard negatives, if there are any, are those of the present weights."""

@@ -85,7 +85,6 @@ def new_project(
         "mentions": f"{linked:,}",
         "steps_per_epoch": steps_per_epoch,
         "epochs": epochs,
-        "warmup_steps": steps_per_epoch * epochs // 10,
         "total_steps": steps_per_epoch * epochs,
     }
     for name, place in FILES.items():

@@ -19,14 +19,16 @@ class Ranker(Protocol):
 
     kb: Any
 
-    def rank(self, spans: Sequence[Span], k: int) -> list[list[tuple[str, float]]]: ...
+    def rank(self, spans: Sequence[Span], k: int, **settings: Any) -> list[list[tuple[str, float]]]: ...
 
 
-def rank_gold(linker: Ranker, docs: Iterable[Doc], k: int, *, progress: bool = False) -> list[RankedMention]:
+def rank_gold(
+    linker: Ranker, docs: Iterable[Doc], k: int, *, progress: bool = False, **settings: Any
+) -> list[RankedMention]:
     """The best `k` candidates for every gold mention of `docs`, in their order; retired gold ids as their successors.
 
     Unannotated mentions are not ranked, since no measure looks at their candidates: theirs are empty.
-    progress: show a bar, if standard error is a terminal.
+    progress: show a bar, if standard error is a terminal. settings: more arguments for the linker's `rank`.
     """
     mentions = with_successors((mention for doc in docs for mention in gold_mentions(doc)), linker.kb)
     spans = [mention.span for mention in mentions if mention.ids]
@@ -34,7 +36,7 @@ def rank_gold(linker: Ranker, docs: Iterable[Doc], k: int, *, progress: bool = F
     with tqdm(total=len(spans), desc="Linking", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(spans), CHUNK):
             chunk = spans[start : start + CHUNK]
-            found.extend(linker.rank(chunk, k))
+            found.extend(linker.rank(chunk, k, **settings))
             bar.update(len(chunk))
     candidates = iter(found)
     return [RankedMention(mention.ids, next(candidates) if mention.ids else (), mention.form) for mention in mentions]

@@ -1,12 +1,10 @@
 """`spacy_pel.link_scorer.v1`: the score columns that `spacy train` shows for a linker."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from spacy.tokens import Span
 from spacy.training import Example
 
 from ..corpora.gold import gold_mentions, with_successors
@@ -34,26 +32,11 @@ def score_links(
     if linker.kb is None:
         return dict(NO_SCORES)
     docs = [example.reference for example in examples]
-    ranker = linker
-    if kb_sample and (search := linker.search_over(_gold_and_others(docs, linker.kb, kb_sample, seed))):
-        ranker = _OverSome(linker, search)
-    metrics = link_metrics(rank_gold(ranker, docs, k=64), linker.kb)
+    settings = {}
+    if kb_sample and linker.is_training:
+        settings["search"] = linker.search_over(_gold_and_others(docs, linker.kb, kb_sample, seed))
+    metrics = link_metrics(rank_gold(linker, docs, k=64, **settings), linker.kb)
     return {key: metrics[key.removeprefix("nel_")] for key in NO_SCORES}
-
-
-@dataclass(frozen=True)
-class _OverSome:
-    """A linker that searches in a part of its KB."""
-
-    linker: Any
-    search: Callable
-
-    @property
-    def kb(self) -> Any:
-        return self.linker.kb
-
-    def rank(self, spans: Sequence[Span], k: int) -> list[list[tuple[str, float]]]:
-        return self.linker.rank(spans, k, search=self.search)
 
 
 def _gold_and_others(docs: Iterable[Any], kb: Any, n_others: int, seed: int) -> np.ndarray:

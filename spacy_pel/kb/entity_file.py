@@ -98,7 +98,15 @@ def add(
 
 
 def remove(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[str]) -> None:
-    """Remove the entities `ids` and bring `meta` up to date. RAISES: `PelError` for an id that is not there."""
+    """Remove the entities `ids`, and the retired ids that they succeeded, and bring `meta` up to date.
+
+    RAISES: `PelError` for an id that is not there."""
+    take_out(connection, meta, ids)
+    connection.executemany("DELETE FROM retired WHERE successor = ?", [(id,) for id in ids])
+
+
+def take_out(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[str]) -> None:
+    """`remove` for entities that come back at once, changed: they stay successors."""
     wanted = list(dict.fromkeys(ids))
     rows = rows_of(connection, wanted)
     if missing := [id for id in wanted if id not in rows]:
@@ -106,7 +114,6 @@ def remove(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[s
     counts = Counts()
     for _ in counts.count(_take_out(connection, row) for row in rows.values()):
         pass
-    connection.executemany("DELETE FROM retired WHERE successor = ?", [(id,) for id in wanted])
     _recount(connection, meta, counts, -1)
 
 

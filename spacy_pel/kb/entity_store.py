@@ -121,10 +121,13 @@ class EntityStore:
         return dict(self._select("id, successor", "id", dict.fromkeys(ids), table="retired"))
 
     def same_concepts(self) -> np.ndarray:
-        """Pairs (n, 2) of the rows of two entities of which the first names the id of the second among its `xrefs`."""
+        """Pairs (n, 2) of the rows of two entities of which the first names the id of the second among its `xrefs`, as
+        it is or as it was before the source retired it."""
         query = (
-            "SELECT a.row, b.row FROM entities a, json_each(a.xrefs) JOIN entities b ON b.id = json_each.value "
-            "WHERE a.xrefs != '[]' AND a.row != b.row"
+            "WITH named (row, id) AS (SELECT row, json_each.value FROM entities, json_each(xrefs) WHERE xrefs != '[]') "
+            "SELECT named.row, b.row FROM named JOIN entities b USING (id) WHERE named.row != b.row UNION "
+            "SELECT named.row, b.row FROM named JOIN retired USING (id) JOIN entities b ON b.id = successor "
+            "WHERE named.row != b.row"
         )
         return np.array(self._fetch(query, ()), dtype=np.int64).reshape(-1, 2)
 

@@ -351,7 +351,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         with self._store.change() as (connection, meta):
             self._check_added(meta, entities, vectors, fingerprint)
             if replaced:
-                entity_file.remove(connection, meta, replaced)
+                entity_file.take_out(connection, meta, replaced)
             entity_file.add(connection, meta, entities, vectors)
         self._reopen()
 

@@ -15,7 +15,7 @@ class FGSM:
 
     epsilon: ε, the size of the step. weight: λ.
 
-    Both losses fall with s⁺ and rise with s⁻, so where an entity row stands for one (mention, entity) pair (layout
+    All losses fall with s⁺ and rise with s⁻, so where an entity row stands for one (mention, entity) pair (layout
     "per_mention") both steps are ε sign(∇_z L), exactly. Where mentions share rows ("shared") ∇_z L is the sum over
     them, and the step is an approximation: the direction that hurts the batch most.
     """

@@ -33,7 +33,8 @@ def per_mention(
     """Every mention has candidates of its own, one row a pair: r = m · (1 + N), c = 1 + N, the gold entity first.
 
     gold (m,): the entity each mention is trained towards. correct: the KB rows that are no negatives of each mention.
-    in_batch: the gold entities of the batch's other mentions are candidates too: c = 1 + N + m, and no row more.
+    in_batch: the gold entities of the batch's other mentions are candidates too, each once: c = 1 + N + m, and no row
+        more. A gold entity's row then serves several mentions, and FGSM's step for it is an approximation.
     """
     valid = negatives.rows != NONE
     rows = np.concatenate([gold[:, None], np.where(valid, negatives.rows, gold[:, None])], axis=1)
@@ -42,7 +43,7 @@ def per_mention(
     is_wrong = np.concatenate([np.zeros_like(valid[:, :1]), valid], axis=1)
     if in_batch:
         others = np.array([~np.isin(gold, own) for own in correct])
-        others &= _first_of_each(gold)
+        others &= _first_of_each(gold) & ~np.array([np.isin(gold, own) for own in negatives.rows])
         is_gold, is_wrong = np.hstack([is_gold, np.zeros_like(others)]), np.hstack([is_wrong, others])
         return Candidates(rows.ravel(), is_gold, is_wrong, partial(_own_and_golds, rows.shape[1]))
     log_q = None if negatives.log_q is None else np.hstack([np.zeros((len(gold), 1)), negatives.log_q])

@@ -46,8 +46,9 @@ def nce_loss(
     scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, log_q: torch.Tensor
 ) -> torch.Tensor:
     """Ranking noise contrastive estimation, corrected for the bias of its draws (Zhang & Stratos 2021, section 2), for
-    dot products. Use it to see what the correction does: its optimum is the softmax over the whole KB whatever the
-    negatives were drawn from, but its authors found no better recall than with `cross_entropy_loss`.
+    dot products. Use it to see what the correction does: it estimates the softmax over all that can be drawn, which is
+    the whole KB as long as some draws are random (p < 100). Its authors found no better recall than with
+    `cross_entropy_loss`.
 
         softplus(log Σ exp(s⁻ - log((K - 1) q⁻)) - s⁺)
 

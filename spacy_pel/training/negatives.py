@@ -42,16 +42,21 @@ class NegativeSampler:
     in_batch: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.n < 1 or not 0 <= self.percent_hard <= 100 or self.draw not in DRAWS or self.pool < 1:
+        if self.n < 1 or not 0 <= self.percent_hard <= 100 or self.draw not in DRAWS:
             raise PelError(
-                "[components.pel_linker.negatives]: n and pool must be at least 1, p between 0 and 100 and draw one of "
-                f"{', '.join(DRAWS)}, not n = {self.n}, pool = {self.pool}, p = {self.percent_hard}, "
-                f"draw = {self.draw!r}."
+                "[components.pel_linker.negatives]: n must be at least 1, p between 0 and 100 and draw one of "
+                f"{', '.join(DRAWS)}, not n = {self.n}, p = {self.percent_hard}, draw = {self.draw!r}."
+            )
+        if self.draw != "top" and self.pool < self.n_hard:
+            raise PelError(
+                f"[components.pel_linker.negatives]: pool = {self.pool} is less than the {self.n_hard} hard negatives "
+                "that are drawn from it; make it larger."
             )
 
     @property
     def n_hard(self) -> int:
-        return round(self.n * self.percent_hard / 100)
+        """That share of `n`, to the nearest whole number; a half counts as one more."""
+        return int(self.n * self.percent_hard / 100 + 0.5)
 
     def sample(
         self,
@@ -141,9 +146,10 @@ def _uniform(rng: np.random.Generator, n_entities: int, n: int, excluded: set[in
     return list(drawn)[:n]
 
 
-def make_random_negatives(n: int = 8, draw: Draw = "top", in_batch: bool | None = None) -> NegativeSampler:
-    """`spacy_pel.RandomNegatives.v1`: `n` uniform negatives a mention, none twice unless `draw` is "iid"."""
-    return NegativeSampler(n, 0, draw, in_batch=in_batch)
+def make_random_negatives(n: int = 8, replace: bool = False, in_batch: bool | None = None) -> NegativeSampler:
+    """`spacy_pel.RandomNegatives.v1`: `n` uniform negatives a mention, drawn without replacement or, as `NCELoss` needs
+    them, with it."""
+    return NegativeSampler(n, 0, "iid" if replace else "top", in_batch=in_batch)
 
 
 def make_hard_negatives(

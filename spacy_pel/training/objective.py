@@ -34,7 +34,8 @@ class Objective:
         if self.loss.needs_log_q and (self.layout != "per_mention" or self.negatives.draw != "iid"):
             raise PelError(
                 "[components.pel_linker.loss]: spacy_pel.NCELoss.v1 corrects for independent draws; it needs "
-                '[components.pel_linker] layout = "per_mention" and [components.pel_linker.negatives] draw = "iid".'
+                '[components.pel_linker] layout = "per_mention" and [components.pel_linker.negatives] draw = "iid" '
+                "(of RandomNegatives: replace = true)."
             )
         if self.loss.needs_log_q and self.negatives.in_batch:
             raise PelError(

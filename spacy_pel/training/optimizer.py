@@ -1,5 +1,6 @@
 """`spacy_pel.AdamW.v1` and `spacy_pel.warmup_linear.v1`, for `[training.optimizer]`: as transformers are fine-tuned."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,9 +8,10 @@ from thinc.api import Optimizer, warmup_linear
 
 
 class AdamW(Optimizer):
-    """thinc's Adam with decoupled weight decay, and two things that it does not have: parameters of one dimension
-    (biases, LayerNorm) do not decay, and `pel_linker` clips its gradients by their norm over all parameters, where
-    thinc clips each tensor by itself. Parameters of other pipes are not clipped.
+    """thinc's Adam with decoupled weight decay, and with what it does not have: arrays of one dimension (the biases and
+    LayerNorms of transformers) do not decay; ε is added to the corrected root of the second moment, as in Kingma & Ba
+    2015, where thinc's is up to 1 / sqrt(1 - β2) times larger in the first steps; and `pel_linker` clips its gradient
+    by its global norm, where thinc clips each array by itself. Gradients of other pipes are not clipped.
 
     max_gradient_norm: None for no clipping.
     """
@@ -19,12 +21,13 @@ class AdamW(Optimizer):
         self.max_gradient_norm = max_gradient_norm
 
     def __call__(self, key: tuple[int, str], weights: Any, gradient: Any, *, lr_scale: float = 1.0) -> tuple[Any, Any]:
-        decay = self.L2
+        decay, eps = self.L2, self.eps
         self.L2 = decay if weights.ndim > 1 else 0.0
+        self.eps = eps * math.sqrt(1 - self.b2 ** (self.nr_update[key] + 1))  # thinc adds it before the correction
         try:
             return super().__call__(key, weights, gradient, lr_scale=lr_scale)
         finally:
-            self.L2 = decay
+            self.L2, self.eps = decay, eps
 
 
 def make_adamw(

@@ -28,7 +28,7 @@ MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
 
 
 class Update(NamedTuple):
-    """An update of the weights: the mean loss of its mentions and the length of its gradient before it was clipped."""
+    """An update of the weights: the mean loss of its mentions and the norm of its gradient before it was clipped."""
 
     loss: float
     gradient_norm: float
@@ -50,6 +50,8 @@ class Trainer:
         self._age = 0
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
         self.latest: Update | None = None
+        for tower in model.layers:  # what a trainer before this one has left
+            tower_module(tower).zero_grad()
 
     def _read_same_concepts(self) -> dict[int, list[int]]:
         """For an entity those that the KB marks as the same concept."""
@@ -106,6 +108,7 @@ class Trainer:
         """Make of the gradients that have been accumulated those of the mean loss over all their mentions, in however
         many batches they came, and clip them to `max_norm` over all parameters. RETURNS: whether there are any."""
         if not self._n_mentions:
+            self.latest = None
             return False
         towers = [tower_module(tower) for tower in self.model.layers]
         gradients = [p.grad for tower in towers for p in tower.parameters() if p.grad is not None]
@@ -153,8 +156,10 @@ class Trainer:
 
     def search_over(self, rows: np.ndarray) -> Callable:
         """`search` over these rows of the KB alone, ascending, which are encoded now."""
+        start = perf_counter()
         own = self.entity_rows.take(np.searchsorted(self._live_rows, rows))
         index = VectorIndex.stream(self._entity_vectors(own), vector_size(self.model))
+        logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)
 
         def search(queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
             numbers = None if within is None else np.isin(rows, within).nonzero()[0]

@@ -171,6 +171,20 @@ def test_a_removed_successor_is_forgotten_and_an_added_id_is_retired_no_more(tmp
     assert kb.successors(["old-A", "old-B"]) == {} and kb.meta["counts"]["retired"] == 0
 
 
+def test_an_updated_entity_stays_a_successor(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a"), Entity("B", "b")], retired=[("old-A", "A")])
+    kb.update([Entity("A", "a by another name")])
+    assert kb.successors(["old-A"]) == {"old-A": "A"} and kb.meta["counts"]["retired"] == 1
+
+
+def test_same_concepts_are_found_by_present_and_retired_ids(tmp_path):
+    entities = [Entity("A", "a", xrefs=("A", "OMIM:1", "B")), Entity("B", "b"), Entity("C", "c", xrefs=("old-B",))]
+    kb = KnowledgeBase.create(tmp_path / "kb", entities, retired=[("old-B", "B")])
+    assert kb.same_concepts().tolist() == [[0, 1], [2, 1]]
+    kb.remove(["B"])
+    assert kb.same_concepts().shape == (0, 2)
+
+
 def test_type_names_of_added_entities(tmp_path):
     kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a", types=("T1",), type_names=("Drug",))])
     kb.add([Entity("B", "b", types=("T2",), type_names=("Gene",))])

@@ -100,7 +100,7 @@ def test_hard_negatives_without_an_index_name_the_config_key():
         make_hard_negatives(2).sample(np.random.default_rng(0), [[0]], 3, np.zeros((1, 2)))
 
 
-@pytest.mark.parametrize("settings", [{"n": 0}, {"p": 101}, {"p": -1}, {"draw": "best"}])
+@pytest.mark.parametrize("settings", [{"n": 0}, {"p": 101}, {"p": -1}, {"draw": "best"}, {"draw": "iid", "pool": 3}])
 def test_settings_that_make_no_sense(settings):
     with pytest.raises(PelError, match=r"\[components.pel_linker.negatives\]"):
         make_mixed_negatives(**settings)
@@ -122,5 +122,5 @@ def test_independent_draws_come_with_their_probability(p):
 
 
 def test_independent_draws_where_every_entity_is_correct():
-    drawn = make_random_negatives(3, draw="iid").sample(np.random.default_rng(0), [[0, 1]], 2, np.zeros((1, 2)))
+    drawn = make_random_negatives(3, replace=True).sample(np.random.default_rng(0), [[0, 1]], 2, np.zeros((1, 2)))
     assert (drawn.rows == NONE).all() and np.isfinite(drawn.log_q).all()

@@ -13,21 +13,24 @@ from spacy_pel.models.tower import tower_module
 from spacy_pel.training.optimizer import make_adamw, make_warmup_linear
 
 
-def test_steps_are_those_of_pytorch():
+@pytest.mark.parametrize("size", [1.0, 1e-4, 1e-6])
+@pytest.mark.parametrize(("decay", "tolerance"), [(0.0, 1e-5), (0.1, 2e-4)])
+def test_steps_are_those_of_pytorch(size, decay, tolerance):
+    """Weights decay after the step here and before it there: 20 times rate² × decay apart at most."""
     rng = np.random.default_rng(0)
     matrix, bias = rng.normal(size=(4, 3)).astype("float32"), rng.normal(size=3).astype("float32")
-    ours = make_adamw(0.01, weight_decay=0.1)
+    ours = make_adamw(0.01, weight_decay=decay)
     theirs = [torch.nn.Parameter(torch.tensor(matrix)), torch.nn.Parameter(torch.tensor(bias))]
-    groups = [{"params": theirs[:1], "weight_decay": 0.1}, {"params": theirs[1:], "weight_decay": 0.0}]
+    groups = [{"params": theirs[:1], "weight_decay": decay}, {"params": theirs[1:], "weight_decay": 0.0}]
     reference = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-6)
     for _ in range(20):
         for i, weights in enumerate((matrix, bias)):
-            gradient = rng.normal(size=weights.shape).astype("float32")
+            gradient = size * rng.normal(size=weights.shape).astype("float32")
             theirs[i].grad = torch.tensor(gradient)
             ours((1, str(i)), weights, gradient.copy())
         reference.step()
-    np.testing.assert_allclose(matrix, theirs[0].detach().numpy(), atol=2e-4)
-    np.testing.assert_allclose(bias, theirs[1].detach().numpy(), atol=2e-4)
+    np.testing.assert_allclose(matrix, theirs[0].detach().numpy(), atol=tolerance)
+    np.testing.assert_allclose(bias, theirs[1].detach().numpy(), atol=tolerance)
 
 
 def test_biases_do_not_decay():
@@ -51,15 +54,17 @@ def test_registered_for_the_config():
     assert optimizer.max_gradient_norm == 1.0 and optimizer.learn_rate == 0.0 and optimizer.averages is None
 
 
-@pytest.fixture
-def made(tmp_path):
+@pytest.fixture(params=[(False, None), (True, {"@misc": "spacy_pel.FGSM.v1"})], ids=["plain", "shared towers, FGSM"])
+def made(tmp_path, request):
     """Negatives: all of the KB, so that no draw differs between two ways through one batch."""
+    shared_towers, adversarial = request.param
     return make_pipeline(
         write_encoder(tmp_path / "encoder"),
         make_kb(tmp_path / "kb"),
         negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 64},
         layout="per_mention",
-        adversarial=None,
+        adversarial=adversarial,
+        model={"shared_towers": shared_towers},
     )
 
 
@@ -90,7 +95,7 @@ def test_a_batch_in_unequal_parts_gives_the_gradient_of_the_whole(made, cuts):
     whole = gradients_of(linker, examples)
     norm = linker.latest_update.gradient_norm
     parts = gradients_of(linker, *(list(part) for part in np.split(np.array(examples, dtype=object), cuts)))
-    assert len(whole) > 60 and max(np.abs(gradient).max() for gradient in whole) > 1e-3
+    assert len(whole) > 30 and max(np.abs(gradient).max() for gradient in whole) > 1e-3
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     assert linker.latest_update.gradient_norm == pytest.approx(norm, rel=1e-5)
@@ -103,9 +108,9 @@ def test_gradients_are_clipped_by_their_norm_over_all_parameters(made):
     assert linker.latest_update.gradient_norm == pytest.approx(norm, rel=1e-5)
     clipped = gradients_of(linker, examples, max_norm=norm / 10)
     for one, other in zip(free, clipped, strict=True):
-        np.testing.assert_allclose(one / 10, other, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(one / 10, other, rtol=1e-4, atol=1e-6)
     for one, other in zip(free, gradients_of(linker, examples, max_norm=norm * 2), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_no_mention_of_the_kb_changes_nothing(made):

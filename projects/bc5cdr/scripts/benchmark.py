@@ -29,7 +29,6 @@ from spacy_pel.models.bi_encoder import encode_entities, encode_mentions, row_bu
 from spacy_pel.models.tower import tower_module
 from spacy_pel.training.adversarial import make_fgsm
 from spacy_pel.training.negatives import make_mixed_negatives
-from spacy_pel.training.trainer import Trainer
 
 BATCH = 32
 WARM_UP = 2
@@ -66,7 +65,7 @@ def time_steps(config: Path, steps: int) -> dict[str, float]:
     (corpus,) = resolve_dot_names(nlp.config.interpolate(), ["corpora.train"])
     examples = list(islice(corpus(nlp), BATCH * (steps + WARM_UP)))
     batches = list(minibatch((m for example in examples for m in gold_mentions(example.reference)), BATCH))
-    trainer = Trainer(linker.model, linker.kb, linker.objective, seed=0)
+    trainer = linker._training()
     trainer.refresh()
     figures: dict[str, float] = {}
     for layout, n in NEGATIVES.items():
