@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from wasabi import msg
@@ -13,27 +13,36 @@ from ..errors import PelError
 from .app import command
 from .pipeline import load_linker
 
+if TYPE_CHECKING:
+    from ..evaluation.nil import Target
+
 
 @command("tune-nil")
 def tune_nil(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB; changed in place")],
     dev: Annotated[Path, typer.Argument(help="A corpus with gold mentions, some of them NIL", metavar="DEV.spacy")],
+    target: Annotated[
+        str, typer.Option(help="What NIL must reach, such as precision=0.9 or recall=0.8 [default: the best F1]")
+    ] = "",
     gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
 ) -> None:
-    """Find the score below which a mention is best called NIL (F1 of the NIL class), and store it in the pipeline.
+    """Find the score below which a mention is best called NIL, and store it in the pipeline.
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy
+
+    Example: python -m spacy pel tune-nil linker corpus/dev.spacy --target precision=0.9
     """
     from ..corpora.docbin import read_docs
     from ..evaluation.nil import tune_threshold
     from ..evaluation.ranking import rank_gold
     from ..files import write_atomically
 
+    wanted = _parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id)
     assert linker.kb is not None  # load_linker saw to it
     ranked = rank_gold(linker, read_docs(dev, nlp.vocab), k=1, progress=True)
     try:
-        tuned = tune_threshold(ranked, linker.kb)
+        tuned = tune_threshold(ranked, linker.kb, wanted)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
     linker.cfg["nil_threshold"] = tuned.threshold
@@ -47,6 +56,7 @@ def tune_nil(
             ("NIL recall", f"{tuned.recall:.4f}"),
             ("NIL F1", f"{tuned.f1:.4f}"),
             ("NIL mentions", f"{tuned.n_nil:,} of {tuned.n_mentions:,}"),
+            ("In the KB and linked right", f"{tuned.linked_right:.4f} (without a threshold {tuned.recall_at_1:.4f})"),
         ],
         aligns=("l", "r"),
     )
@@ -57,3 +67,17 @@ def tune_nil(
             f"The stored threshold is not in force: [components.{name}] nil_threshold = {setting} wins; "
             'set it to "tuned" in config.cfg'
         )
+
+
+def _parse(target: str) -> Target:
+    """`precision=0.9` as what it means. RAISES: `PelError` for anything else."""
+    from ..evaluation.nil import Target
+
+    measure, _, number = target.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if measure not in ("precision", "recall") or not 0 < value <= 1:
+        raise PelError(f'--target: "{target}" is neither precision=P nor recall=R with P, R over 0 and up to 1.')
+    return Target(measure, value)

@@ -1,4 +1,4 @@
-"""The NIL threshold with the best F1 of the NIL class on development mentions."""
+"""The NIL threshold on development mentions: the best F1 of the NIL class, or a wanted precision or recall."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from .metrics import RankedMention, is_nil
 
 
 class NilThreshold(NamedTuple):
-    """A threshold, in score units, and what it reaches on the mentions it was tuned on: a score below it means NIL."""
+    """A threshold, in score units, and what it reaches on the mentions it was tuned on: a score below it means NIL.
+
+    recall_at_1: over the mentions in the KB, as if nothing were NIL. linked_right: what is left of it, the share of
+    them that are linked to a correct entity and not called NIL.
+    """
 
     threshold: float
     precision: float
@@ -20,16 +24,29 @@ class NilThreshold(NamedTuple):
     f1: float
     n_mentions: int
     n_nil: int
+    recall_at_1: float
+    linked_right: float
 
 
-def tune_threshold(ranked: Sequence[RankedMention], kb_ids: Container[str]) -> NilThreshold:
-    """Try every way in which a threshold can part the annotated mentions, and keep the best F1 of the NIL class.
+class Target(NamedTuple):
+    """What the NIL class has to reach: `measure` is "precision" or "recall"."""
 
-    With the mentions sorted by top score, calling the lowest i of them NIL gives F1 = 2 TP_i / (i + n_nil); only an i
-    between two different scores can be had. The threshold lies halfway between those two. Of equally good ones the
-    lowest is taken: it links more. O(n log n).
+    measure: str
+    value: float
 
-    RAISES: `PelError` unless there are both NIL mentions and mentions in the KB.
+
+def tune_threshold(
+    ranked: Sequence[RankedMention], kb_ids: Container[str], target: Target | None = None
+) -> NilThreshold:
+    """Try every way in which a threshold can part the annotated mentions, and keep the best one.
+
+    With the mentions sorted by top score, calling the lowest i of them NIL gives precision TP_i / i, recall TP_i /
+    n_nil and F1 = 2 TP_i / (i + n_nil); only an i between two different scores can be had. The threshold lies halfway
+    between those two. Of equally good ones the lowest is taken: it links more. O(n log n).
+
+    target: keep what reaches it with the best other measure of the two; without one the best F1 is kept.
+    RAISES: `PelError` unless there are both NIL mentions and mentions in the KB; for a target out of reach, naming the
+        nearest that can be had.
     """
     annotated = [mention for mention in ranked if mention.gold]
     nil = is_nil(annotated, kb_ids)
@@ -41,20 +58,36 @@ def tune_threshold(ranked: Sequence[RankedMention], kb_ids: Container[str]) -> N
         )
     scores = np.array([mention.top_score for mention in annotated], dtype=np.float64)
     order = np.argsort(scores, kind="stable")
+    right = np.array([mention.rank == 1 for mention in annotated], dtype=bool)[order]
     scores, nil = scores[order], nil[order]
+    right &= ~nil
     cuts = np.append(np.flatnonzero(scores[:-1] < scores[1:]) + 1, len(scores))
     hits = np.cumsum(nil)[cuts - 1]
-    f1 = 2 * hits / (cuts + n_nil)
-    best = int(np.argmax(f1))
-    n_under, n_hits = int(cuts[best]), int(hits[best])
+    measures = {"precision": hits / cuts, "recall": hits / n_nil, "f1": 2 * hits / (cuts + n_nil)}
+    best = _best_cut(measures, target)
+    n_under, n_in_kb = int(cuts[best]), len(nil) - n_nil
     return NilThreshold(
         threshold=_between(scores, n_under),
-        precision=n_hits / n_under,
-        recall=n_hits / n_nil,
-        f1=float(f1[best]),
+        **{measure: float(values[best]) for measure, values in measures.items()},
         n_mentions=len(annotated),
         n_nil=n_nil,
+        recall_at_1=float(right.sum() / n_in_kb),
+        linked_right=float(right[n_under:].sum() / n_in_kb),
     )
+
+
+def _best_cut(measures: dict[str, np.ndarray], target: Target | None) -> int:
+    if target is None:
+        return int(np.argmax(measures["f1"]))
+    reached = measures[target.measure]
+    other = measures["recall" if target.measure == "precision" else "precision"]
+    if (reached < target.value).all():
+        nearest = int(np.argmax(reached))
+        raise PelError(
+            f"no threshold gives the NIL class a {target.measure} of {target.value:g}; the nearest is "
+            f"{target.measure}={np.floor(1e4 * reached[nearest]) / 1e4:g}"
+        )
+    return int(np.argmax(np.where(reached >= target.value, other, -1.0)))
 
 
 def _between(scores: np.ndarray, n_under: int) -> float:

@@ -24,11 +24,11 @@ def pipeline(tmp_path):
 
 @pytest.fixture
 def run(monkeypatch, tmp_path, pipeline):
-    def run_with(linker, *mentions):
+    def run_with(linker, *mentions, options=()):
         linker.cfg = {"other": 1}
         monkeypatch.setattr(tune_nil, "load_linker", lambda path, **_: (spacy.load(path), "pel_linker", linker))
         write_docs(tmp_path / "dev.spacy", [make_doc(*mentions)])
-        return CliRunner().invoke(pel_app, ["tune-nil", str(pipeline), str(tmp_path / "dev.spacy")])
+        return CliRunner().invoke(pel_app, ["tune-nil", str(pipeline), str(tmp_path / "dev.spacy"), *options])
 
     return run_with
 
@@ -66,4 +66,28 @@ def test_a_corpus_without_nil_is_refused_by_name(run, pipeline):
     result = run(LookupLinker(FOUND, {"D1", "D2"}), *MENTIONS[:2])
     assert result.exit_code == 1
     assert "dev.spacy: of 2 annotated mentions 0 are NIL" in result.stderr
+    assert files(pipeline) == before
+
+
+def test_a_target(run, pipeline):
+    result = run(LookupLinker(FOUND, {"D1", "D2"}), *MENTIONS, options=["--target", "recall=1"])
+    assert result.exit_code == 0, result.output
+    assert "In the KB and linked right   1.0000 (without a threshold 1.0000)" in result.output
+    assert json.loads((pipeline / "pel_linker" / "cfg").read_text())["nil_threshold"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("f1=0.9", "is neither precision=P nor recall=R"),
+        ("precision", "is neither precision=P nor recall=R"),
+        ("recall=1.1", "is neither precision=P nor recall=R"),
+        ("precision=0.9", "no threshold gives the NIL class a precision of 0.9; the nearest is precision=0.5"),
+    ],
+)
+def test_a_target_that_cannot_be_had(run, pipeline, target, message):
+    before = files(pipeline)
+    mentions = ("newborn", "D1"), ("flutter", "NIL"), ("lithium", "D1")
+    result = run(LookupLinker(FOUND, {"D1", "D2"}), *mentions, options=["--target", target])
+    assert result.exit_code == 1 and message in " ".join(result.stderr.split())
     assert files(pipeline) == before

@@ -7,7 +7,7 @@ import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.metrics import RankedMention, link_metrics
-from spacy_pel.evaluation.nil import tune_threshold
+from spacy_pel.evaluation.nil import Target, tune_threshold
 
 KB = {"A"}
 
@@ -85,3 +85,38 @@ def test_nothing_beats_it_and_link_metrics_agrees(seed):
 def test_it_takes_both_kinds_of_mention(ranked):
     with pytest.raises(PelError, match=f"of {len(ranked)} annotated mentions"):
         tune_threshold(ranked, KB)
+
+
+def test_what_a_threshold_costs():
+    # A .2 is right and called NIL; of the three in the KB that are right without a threshold, two are left.
+    ranked = [*mentions((0.1, True), (0.2, False), (0.3, True), (0.5, False), (0.9, False))]
+    ranked.append(RankedMention(("A",), [("B", 0.95), ("A", 0.9)]))  # linked, and wrong
+    tuned = tune_threshold(ranked, KB)
+    assert tuned.threshold == pytest.approx(0.4)
+    assert (tuned.recall_at_1, tuned.linked_right) == (3 / 4, 2 / 4)
+
+
+SCORED = mentions((0.1, True), (0.2, False), (0.3, True), (0.4, True), (0.5, False), (0.6, True), (0.7, False))
+
+
+@pytest.mark.parametrize(
+    ("target", "threshold", "precision", "recall"),
+    [
+        (Target("precision", 0.7), 0.45, 3 / 4, 3 / 4),
+        (Target("precision", 0.8), 0.15, 1, 1 / 4),
+        (Target("recall", 0.5), 0.45, 3 / 4, 3 / 4),
+        (Target("recall", 0.8), 0.65, 4 / 6, 1),
+        (Target("recall", 0.2), 0.15, 1, 1 / 4),
+    ],
+)
+def test_a_target(target, threshold, precision, recall):
+    tuned = tune_threshold(SCORED, KB, target)
+    assert (tuned.threshold, tuned.precision, tuned.recall) == pytest.approx((threshold, precision, recall))
+
+
+def test_a_target_out_of_reach_names_the_nearest():
+    ranked = mentions((0.1, False), (0.2, True), (0.3, True), (0.4, False))
+    message = "no threshold gives the NIL class a precision of 0.9; the nearest is precision=0.6666"
+    with pytest.raises(PelError, match=message):
+        tune_threshold(ranked, KB, Target("precision", 0.9))
+    assert tune_threshold(ranked, KB, Target("precision", 0.6666)).threshold == pytest.approx(0.35)
