@@ -1,4 +1,4 @@
-"""What a linker keeps on a span besides its `kb_id_`: `span._.kb_ents` and `span._.is_nil`."""
+"""What a linker keeps on a span besides its `kb_id_`: `span._.kb_ents`, `span._.kb_prob` and `span._.is_nil`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from .corpora.gold import NIL
 
 
 def set_extensions() -> None:
-    """Register `span._.kb_ents` and `span._.is_nil`, unless another component (scispaCy's linker) has."""
+    """Register them, unless another component (scispaCy's linker) has."""
     if not Span.has_extension("kb_ents"):
         Span.set_extension("kb_ents", default=[])
+    if not Span.has_extension("kb_prob"):
+        Span.set_extension("kb_prob", default=None)
     if not Span.has_extension("is_nil"):
         Span.set_extension("is_nil", getter=is_nil)
 

@@ -4,14 +4,10 @@ This module is imported by every `spacy.blank`, so it imports spaCy only; torch,
 linker is built.
 """
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Optional
 
-import srsly
-from spacy import util
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
@@ -21,11 +17,12 @@ from thinc.api import Model, Optimizer
 
 from .corpora.gold import NIL, check_gold_ids, gold_mentions, training_mentions
 from .errors import PelError, warn_without_ner
+from .evaluation.calibration import Calibration
 from .extensions import set_extensions
-from .files import pack_folder, unpack_folder
-from .with_kb import WithKB
+from .on_disk import OnDisk
 
 if TYPE_CHECKING:
+    from .explanation import Explanation
     from .kb.knowledge_base import KnowledgeBase
     from .training.objective import Objective
     from .training.trainer import Trainer, Update
@@ -54,7 +51,7 @@ SETTINGS = (
     *("labels_discard", "types", "types_by_label", "n_probe", "search_threads"),
     *("overwrite", "use_gold_ents", "save_kb", "scorer"),
 )
-KB_IN_BYTES = 200_000_000
+TUNED = ("nil_threshold", "calibration", "tuned_with")  # of `cfg`
 EXAMPLES_CHECKED = 1000
 
 Threshold = Literal["tuned"] | float | None
@@ -62,10 +59,12 @@ Candidates = list[tuple[str, float]]
 
 
 class Link(NamedTuple):
-    """What one mention is linked to: `kb_id` is an id or "NIL", `candidates` the best `(id, score)`, best first."""
+    """What one mention is linked to: `kb_id` is an id or "NIL", `candidates` the best `(id, score)`, best first,
+    `probability` that of the first to be right, if the linker is calibrated."""
 
     kb_id: str
     candidates: Candidates
+    probability: float | None = None
 
 
 @Language.factory(
@@ -120,6 +119,11 @@ def make_linker(
 
     objective = Objective(loss, adversarial, negatives, check_layout(layout))
     objective.check_similarity(model, name)
+    if isinstance(nil_threshold, float | int) and objective.loss.similarity == "cosine" and abs(nil_threshold) > 1:
+        raise PelError(
+            f"[components.{name}]: nil_threshold = {nil_threshold} is no cosine, which lies between -1 and 1; make it "
+            'one, "tuned", or null for never NIL.'
+        )
     return PelLinker(
         nlp.vocab,
         model,
@@ -140,11 +144,12 @@ def make_linker(
     )
 
 
-class PelLinker(WithKB, TrainablePipe):
+class PelLinker(OnDisk, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
-    (`[(id, score), ...]`, best first; score: cosine, or dot product under cross-entropy).
+    (`[(id, score), ...]`, best first; score: cosine, or dot product under cross-entropy), and `ent._.kb_prob` (the
+    probability that the first of them is right; None before `spacy pel tune-nil`).
     """
 
     model: Model
@@ -197,6 +202,17 @@ class PelLinker(WithKB, TrainablePipe):
         """The NIL threshold in force: the tuned one, or the one of the config."""
         return self.cfg.get("nil_threshold") if self.nil_threshold == "tuned" else self.nil_threshold
 
+    @property
+    def calibration(self) -> Calibration | None:
+        """What makes probabilities of scores, as `spacy pel tune-nil` stored it."""
+        fitted = self.cfg.get("calibration")
+        return None if fitted is None else Calibration(*fitted)
+
+    def forget_tuning(self) -> None:
+        """Forget what was tuned for other weights or another KB."""
+        for key in TUNED:
+            self.cfg.pop(key, None)
+
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Link the entities of `docs`: for every Doc one `Link` an entity. RAISES: PelError without an indexed KB."""
         docs = list(docs)
@@ -205,31 +221,50 @@ class PelLinker(WithKB, TrainablePipe):
         wanted = [ent for doc in docs for ent in doc.ents if ent.label_ not in self.labels_discard]
         ranked = iter(self.rank(wanted, self.top_k, keep=self.max_candidates))
         return [
-            [self._link(next(ranked)) if ent.label_ not in self.labels_discard else Link(NIL, []) for ent in doc.ents]
+            [self.link(next(ranked)) if ent.label_ not in self.labels_discard else Link(NIL, []) for ent in doc.ents]
             for doc in docs
         ]
 
-    def _link(self, candidates: Candidates) -> Link:
-        is_nil = not candidates or (self.threshold is not None and candidates[0][1] < self.threshold)
-        return Link(NIL if is_nil else candidates[0][0], candidates)
+    def link(self, candidates: Candidates) -> Link:
+        """What a mention with these candidates, best first, is linked to under the threshold in force."""
+        if not candidates:
+            return Link(NIL, [])
+        is_nil = self.threshold is not None and candidates[0][1] < self.threshold
+        calibration = self.calibration
+        probability = None if calibration is None else calibration.probability(candidates[0][1])
+        return Link(NIL if is_nil else candidates[0][0], candidates, probability)
+
+    def explain(self, span: Span, k: int = 5) -> "Explanation":
+        """Why `span` is linked as it is: its `k` best candidates with names and scores, the threshold, the probability,
+        and what the types that are allowed left out. RAISES: PelError without a KB and its index."""
+        from .explanation import explain
+
+        return explain(self, span, k)
 
     def rank(
-        self, spans: Sequence[Span], k: int, *, keep: int | None = None, search: Callable | None = None
+        self,
+        spans: Sequence[Span],
+        k: int,
+        *,
+        keep: int | None = None,
+        search: Callable | None = None,
+        all_types: bool = False,
     ) -> list[Candidates]:
         """The `k` best entities of every span, of any Docs, as `(id, score)`, best first; only the first `keep` are
         returned. A span without any word piece has none.
 
-        search: instead of the KB's, as `search_over` gives it. RAISES: PelError without a KB and its index.
+        search: instead of the KB's, as `search_over` gives it. all_types: of any types, whatever the config allows.
+        RAISES: PelError without a KB and its index.
         """
         from .candidates import find_candidates
 
         if not spans:
             return []
         search, kb = search or self._searchable(), self._require_kb()
-        types = [self._types_for(span.label_) for span in spans]
+        types = [None if all_types else self.types_for(span.label_) for span in spans]
         return find_candidates(self.model, kb, search, spans, k, keep=keep, types=types)
 
-    def _types_for(self, label: str) -> frozenset[str] | None:
+    def types_for(self, label: str) -> frozenset[str] | None:
         """The types that the entity of a mention with that label may have; None: any."""
         allowed = [frozenset(types) for types in (self.types, self.types_by_label.get(label)) if types]
         return frozenset.intersection(*allowed) if allowed else None
@@ -251,7 +286,7 @@ class PelLinker(WithKB, TrainablePipe):
                     continue
                 for token in ent:
                     token.ent_kb_id_ = link.kb_id
-                ent._.kb_ents = link.candidates
+                ent._.kb_ents, ent._.kb_prob = link.candidates, link.probability
 
     # --- training ---
 
@@ -281,7 +316,7 @@ class PelLinker(WithKB, TrainablePipe):
         elif self.kb is None:
             raise self._missing("kb_loader", "spacy_pel.KBFromDisk.v1")
         self._trainer = self._fingerprint = None
-        self.cfg.pop("nil_threshold", None)
+        self.forget_tuning()
         examples = islice(get_examples(), EXAMPLES_CHECKED)
         check_gold_ids((mention for eg in examples for mention in gold_mentions(eg.reference)), self._require_kb())
 
@@ -330,7 +365,7 @@ class PelLinker(WithKB, TrainablePipe):
             return
         super().finish_update(sgd)
         self._fingerprint = None
-        self.cfg.pop("nil_threshold", None)  # it was tuned for other weights
+        self.forget_tuning()
         self._trainer.updated()
 
     @property
@@ -356,87 +391,6 @@ class PelLinker(WithKB, TrainablePipe):
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64."""
         return {} if self.scorer is None else self.scorer(examples, linker=self, **kwargs)
-
-    # --- reading and writing ---
-
-    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write the bi-encoder, the learnt state (`cfg`) and the KB, or where it is, to a folder."""
-        self._write(Path(path), exclude, with_kb=self.save_kb)
-
-    def _write(self, path: Path, exclude: Iterable[str], with_kb: bool) -> None:
-        from .kb.saved import write_kb, write_reference
-        from .models.bi_encoder import save
-
-        def write_the_kb(path: Path) -> None:
-            if self.kb is not None and with_kb:
-                write_kb(self.kb, path.parent, self.fingerprint)
-            elif self.kb is not None:
-                write_reference(self.kb, path.parent)
-
-        writers = {
-            "vocab": lambda p: self.vocab.to_disk(p, exclude=("strings", "vectors")),
-            "cfg": lambda p: srsly.write_json(p, self.cfg),
-            "model": lambda p: save(self.model, p),
-            "kb": write_the_kb,
-        }
-        util.to_disk(path, writers, exclude)
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "PelLinker":
-        """Read a linker that `to_disk` wrote, whatever its architecture. RAISES: PelError naming what is broken, or if
-        its KB was indexed with another encoder."""
-        readers = {
-            "vocab": lambda p: self.vocab.from_disk(p, exclude=("strings", "vectors")),
-            "cfg": lambda p: setattr(self, "cfg", srsly.read_json(p)),
-            "model": self._read_model,
-            "kb": self._read_kb,
-        }
-        if not any((Path(path) / part).exists() for part in ("cfg", "model")):
-            raise PelError(
-                f"{path}: no {self.name} was saved here; of a pipeline name the folder of the component, "
-                f"{Path(path) / self.name}, or read the whole with spacy.load."
-            )
-        util.from_disk(Path(path), readers, exclude)
-        return self
-
-    def _read_model(self, path: Path) -> None:
-        from .models.bi_encoder import load
-
-        self.model = load(path, self.model.attrs["settings"]["precision"])
-        self._fingerprint = self._trainer = None
-
-    def _read_kb(self, path: Path) -> None:
-        from .kb.knowledge_base import KnowledgeBase
-        from .kb.saved import find_kb
-
-        place, own = find_kb(path.parent)
-        self.kb = self._kb_lost = self._trainer = None
-        if place is None:
-            return
-        if not place.exists():
-            self._kb_lost = f"The KB of {self.name} is not at {place} any more"
-            return
-        kb = KnowledgeBase(place)
-        if own and kb.has_vectors:
-            self._check_fingerprint(kb)
-        self.set_kb(kb)
-
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """The folder of `to_disk` as one byte string; of a KB over 200 MB only the path."""
-        small = self.kb is not None and self.kb.size_bytes <= KB_IN_BYTES
-        with tempfile.TemporaryDirectory() as folder:
-            self._write(Path(folder), exclude, with_kb=self.save_kb and small)
-            return pack_folder(Path(folder))
-
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "PelLinker":
-        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder as long as the linker does."""
-        folder = tempfile.TemporaryDirectory(prefix="spacy-pel-")
-        unpack_folder(data, Path(folder.name))
-        self.from_disk(folder.name, exclude=exclude)
-        if self.kb is not None and Path(folder.name).resolve() in self.kb.path.resolve().parents:
-            self._folder = folder
-        else:
-            folder.cleanup()
-        return self
 
     def __reduce__(self) -> tuple:
         settings = {key: getattr(self, key) for key in SETTINGS}

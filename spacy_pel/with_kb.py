@@ -5,9 +5,10 @@ Imported by every `spacy.blank`, like the linker: torch, transformers and faiss 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thinc.api import Model
 
@@ -26,6 +27,7 @@ class WithKB:
 
     name: str
     model: Model
+    cfg: dict[str, Any]
     kb: KnowledgeBase | None
     n_probe: int | None
     search_threads: int | None
@@ -49,6 +51,13 @@ class WithKB:
         self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
         self.kb.set_search(n_probe=self.n_probe, threads=self.search_threads)
         self._kb_lost = self._trainer = None
+        tuned_with = self.cfg.get("tuned_with")
+        if tuned_with and tuned_with["build"] != self.kb.meta["build"]:
+            warnings.warn(
+                f"The NIL threshold of {self.name} was tuned with the KB {tuned_with['path']}, and it now has the KB "
+                f"{self.kb.path}: run `spacy pel tune-nil` again.",
+                stacklevel=2,
+            )
 
     def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
         """Encode the KB with the entity tower and write the vectors into the KB's folder, in place of any there.

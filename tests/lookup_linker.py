@@ -1,5 +1,7 @@
 """A linker that looks mentions up by their text, for tests of what is built on one."""
 
+from types import MappingProxyType
+
 import spacy
 from spacy.tokens import Span
 
@@ -10,6 +12,8 @@ NLP = spacy.blank("en")
 
 class Ids(set):
     """A KB of which only the ids matter, and what became of retired ones."""
+
+    path, meta = "kb", MappingProxyType({"build": "b1"})
 
     def __init__(self, ids, retired=None):
         super().__init__(ids)
@@ -23,6 +27,7 @@ class LookupLinker:
     """Has what evaluation asks of a linker: `rank`, `kb`, `top_k`, `threshold`, `nil_threshold`, `cfg`."""
 
     top_k = 16
+    calibration = None
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):
         self.found = found

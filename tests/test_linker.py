@@ -153,7 +153,7 @@ def test_tuned_threshold_is_saved(trained, tmp_path):
 def test_settings_of_the_config_win_over_what_was_saved(trained, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
     again = spacy.load(
-        tmp_path / "pipeline", config={"components": {"pel_linker": {"max_candidates": 2, "nil_threshold": 1.5}}}
+        tmp_path / "pipeline", config={"components": {"pel_linker": {"max_candidates": 2, "nil_threshold": 0.99}}}
     )
     ent = again(unlinked(again)[0]).ents[0]
     assert ent._.is_nil and len(ent._.kb_ents) == 2

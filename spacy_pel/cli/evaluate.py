@@ -23,6 +23,7 @@ TABLE = {
     "NIL": ("nil_threshold", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate"),
     "All": ("all_recall_at_1", "all_recall_at_64"),
     "End to end": ("end_to_end_precision", "end_to_end_recall", "end_to_end_f1"),
+    "Probabilities": ("link_ece",),
     "Speed": ("mentions_per_second",),
 }
 
@@ -51,6 +52,7 @@ def evaluate(
 
     from ..corpora.docbin import read_docs
     from ..corpora.gold import NIL, ambiguous_forms, gold_mentions, with_successors
+    from ..evaluation.calibration import calibration_metrics
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
     from ..evaluation.ranking import rank_gold
@@ -75,6 +77,10 @@ def evaluate(
     seconds = perf_counter() - start
     metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, **known)
     metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
+
+    metrics |= {"link_ece": None, "reliability": []}
+    if linker.calibration is not None:
+        metrics |= calibration_metrics(ranked, linker.calibration)
 
     if with_end_to_end:
         metrics |= end_to_end(nlp, docs, linker.kb)

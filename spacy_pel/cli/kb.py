@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from .build_kb import print_skipped
 from .pipeline import load_linker
 
 if TYPE_CHECKING:
+    from ..explanation import Explanation
     from ..kb.entity import Entity
     from ..kb.knowledge_base import KnowledgeBase
     from ..linker import PelLinker
@@ -68,11 +70,15 @@ def search(
     """
     kb = _open(path)
     rows = [(e.id, e.name, ", ".join(e.type_names or e.types), "by name") for e in kb.named(text)]
-    if (path / "config.cfg").is_file():
-        rows += _ranked(str(path), text, context or text, top_k)
+    found = _explain(str(path), text, context or text, top_k) if (path / "config.cfg").is_file() else None
+    for candidate in found.candidates if found else ():
+        entity = kb[candidate.id]
+        rows.append((entity.id, entity.name, ", ".join(entity.type_names or entity.types), f"{candidate.score:.3f}"))
     if not rows:
         raise PelError(f'{path}: no entity has the name "{text}"; name a pipeline to search by its encoder.')
     msg.table(rows, header=("Id", "Name", "Types", "Score"), divider=True, max_col=60)
+    if found:
+        msg.text(str(replace(found, candidates=[])))
 
 
 @command("verify", kb_app)
@@ -168,19 +174,16 @@ def _linker(pipeline: str, gpu_id: int) -> tuple[PelLinker, KnowledgeBase]:
     return linker, linker.kb
 
 
-def _ranked(pipeline: str, text: str, context: str, top_k: int) -> Iterable[tuple[str, str, str, str]]:
+def _explain(pipeline: str, text: str, context: str, top_k: int) -> Explanation:
     from spacy.tokens import Span
 
     nlp, _, linker = load_linker(pipeline)
-    assert linker.kb is not None  # load_linker saw to it
     start = context.find(text)
     if start < 0:
         raise PelError(f'--context: "{context}" does not hold "{text}"; give a sentence with it.')
     span = nlp.make_doc(context).char_span(start, start + len(text), alignment_mode="expand")
     assert isinstance(span, Span)
-    for kb_id, score in linker.rank([span], top_k)[0]:
-        entity = linker.kb[kb_id]
-        yield kb_id, entity.name, ", ".join(entity.type_names or entity.types), f"{score:.3f}"
+    return linker.explain(span, top_k)
 
 
 def _put(put: Callable[[list[Entity]], None], format: str | None, file: Path) -> str:

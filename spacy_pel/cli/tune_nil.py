@@ -26,13 +26,15 @@ def tune_nil(
     ] = "",
     gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
 ) -> None:
-    """Find the score below which a mention is best called NIL, and store it in the pipeline.
+    """Find the score below which a mention is best called NIL, and what makes of a score the probability that a link is
+    right (`ent._.kb_prob`), and store both in the pipeline.
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy --target precision=0.9
     """
     from ..corpora.docbin import read_docs
+    from ..evaluation.calibration import calibration_metrics, fit_ranked
     from ..evaluation.nil import tune_threshold
     from ..evaluation.ranking import rank_gold
     from ..files import write_atomically
@@ -45,7 +47,10 @@ def tune_nil(
         tuned = tune_threshold(ranked, linker.kb, wanted)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
+    calibration = fit_ranked(ranked)
+    linker.cfg["calibration"] = list(calibration)
     linker.cfg["nil_threshold"] = tuned.threshold
+    linker.cfg["tuned_with"] = {"build": linker.kb.meta["build"], "path": str(linker.kb.path)}
     file = nlp.path / name / "cfg"
     write_atomically(file, json.dumps(linker.cfg, indent=2, allow_nan=False).encode())  # nothing else changed
 
@@ -57,6 +62,7 @@ def tune_nil(
             ("NIL F1", f"{tuned.f1:.4f}"),
             ("NIL mentions", f"{tuned.n_nil:,} of {tuned.n_mentions:,}"),
             ("In the KB and linked right", f"{tuned.linked_right:.4f} (without a threshold {tuned.recall_at_1:.4f})"),
+            ("Calibration error", f"{calibration_metrics(ranked, calibration)['link_ece']:.4f}"),
         ],
         aligns=("l", "r"),
     )

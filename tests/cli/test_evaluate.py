@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import evaluate, pel_app
 from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.evaluation.calibration import Calibration
 
 FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D3", 0.8), ("D2", 0.7)], "newborn": [("D1", 0.2)]}
 
@@ -47,10 +48,21 @@ def test_the_table_and_the_json(tmp_path, linker, dev):
         **{"all_recall_at_1": pytest.approx(2 / 3), "all_recall_at_64": 1.0},
         **{"nil_precision": 1.0, "nil_recall": 1.0, "nil_f1": 1.0, "nil_auprc": 1.0},
         **{"nil_base_rate": pytest.approx(1 / 3), "nil_threshold": 0.5},
+        **{"link_ece": None, "reliability": []},
     }
     assert re.search(r"recall_at_1 +0\.5000", result.output)
     assert "1 of 3 distinct gold ids are not in the KB" in result.output
     assert linker.calls == [(3, 64)]
+
+
+def test_the_reliability_of_a_calibrated_linker(tmp_path, linker, dev):
+    linker.calibration = Calibration(0.0, 0.0)
+    result = run(dev, "--output", tmp_path / "dev.json")
+    assert result.exit_code == 0 and "link_ece" in result.output
+    metrics = json.loads((tmp_path / "dev.json").read_text())
+    right = metrics["recall_at_1"] * metrics["n_in_kb"] / 3
+    assert metrics["reliability"] == [{"n": 3, "probability": 0.5, "right": pytest.approx(right)}]
+    assert metrics["link_ece"] == pytest.approx(abs(right - 0.5))
 
 
 def test_candidates_beyond_64_where_the_linker_searches_more(linker, dev):

@@ -73,7 +73,8 @@ def test_info_and_search(linker):
     code, output = kb_command("info", linker)
     assert code == 0 and "entities 12" in output and "Disease 6" in output and "flat, cosine, 32 dimensions" in output
     code, output = kb_command("search", linker, "aspirin", "--context", "She took aspirin after the heart attack .")
-    assert code == 0 and output.count(ASPIRIN) == 2 and "by name" in output
+    assert code == 0 and output.count(ASPIRIN) == 3 and "by name" in output
+    assert f"aspirin → {ASPIRIN}: there is no NIL threshold" in output
 
 
 @pytest.mark.parametrize(

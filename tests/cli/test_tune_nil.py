@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app, tune_nil
 from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.evaluation.calibration import Calibration
 
 FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D2", 0.7)], "newborn": [("D1", 0.3)]}
 
@@ -47,7 +48,11 @@ def test_it_writes_the_threshold_and_nothing_else(run, pipeline):
     assert result.exit_code == 0, result.output
     after = files(pipeline)
     cfg = pipeline / "pel_linker" / "cfg"
-    assert json.loads(after.pop(cfg)) == {"other": 1, "nil_threshold": pytest.approx(0.5)}
+    written = json.loads(after.pop(cfg))
+    calibration = Calibration(*written.pop("calibration"))
+    assert written.pop("tuned_with") == {"build": "b1", "path": "kb"}
+    assert written == {"other": 1, "nil_threshold": pytest.approx(0.5)}
+    assert calibration.probability(0.9) > 0.5 > calibration.probability(0.3)
     del before[cfg]
     assert after == before
     assert linker.calls == [(3, 1)]

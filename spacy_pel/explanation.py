@@ -1,0 +1,81 @@
+"""Why a mention is linked as it is: `PelLinker.explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from spacy.tokens import Span
+
+if TYPE_CHECKING:
+    from .linker import PelLinker
+
+
+class ScoredEntity(NamedTuple):
+    """A candidate, with its name and score."""
+
+    id: str
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a linker makes of a mention, and why.
+
+    kb_id: an id, or "NIL". reason: a sentence. candidates: the best ones, best first. filtered: those that would stand
+    among them if the linker allowed all types. threshold: the NIL threshold in force, or None. probability: that the
+    best candidate is right, or None before `spacy pel tune-nil`.
+    """
+
+    mention: str
+    kb_id: str
+    reason: str
+    candidates: list[ScoredEntity]
+    filtered: list[ScoredEntity]
+    threshold: float | None
+    probability: float | None
+
+    def __str__(self) -> str:
+        chance = "" if self.probability is None else f" (right with probability {self.probability:.2f})"
+        lines = [f"{self.mention} → {self.kb_id}: {self.reason}{chance}"]
+        lines += [f"  {one.score:7.3f}  {one.id}  {one.name}" for one in self.candidates]
+        lines += [f"  {one.score:7.3f}  {one.id}  {one.name}  (its types are not allowed)" for one in self.filtered]
+        return "\n".join(lines)
+
+
+def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
+    """See `PelLinker.explain`."""
+    if span.label_ in linker.labels_discard:
+        reason = f'the label "{span.label_}" is in labels_discard'
+        return Explanation(span.text, "NIL", reason, [], [], linker.threshold, None)
+    found = linker.rank([span], k)[0]
+    link = linker.link(found)
+    filtered: list[tuple[str, float]] = []
+    if linker.types_for(span.label_) is not None:
+        kept, worst = {id_ for id_, _ in found}, found[-1][1] if len(found) == k else float("-inf")
+        free = linker.rank([span], k, all_types=True)[0]
+        filtered = [(id_, score) for id_, score in free if id_ not in kept and score >= worst]
+    return Explanation(
+        span.text,
+        link.kb_id,
+        _reason(link.kb_id, found, linker.threshold),
+        _named(linker, found),
+        _named(linker, filtered),
+        linker.threshold,
+        link.probability,
+    )
+
+
+def _reason(kb_id: str, found: list[tuple[str, float]], threshold: float | None) -> str:
+    if not found:
+        return "it has no candidate: no word piece, or no entity of the types that are allowed"
+    if threshold is None:
+        return "there is no NIL threshold, so the best candidate is taken"
+    relation = "is under" if kb_id == "NIL" else "reaches"
+    return f"the best score, {found[0][1]:.3f}, {relation} the NIL threshold of {threshold:.3f}"
+
+
+def _named(linker: PelLinker, found: list[tuple[str, float]]) -> list[ScoredEntity]:
+    assert linker.kb is not None  # it has been searched
+    return [ScoredEntity(id_, linker.kb[id_].name, score) for id_, score in found]
