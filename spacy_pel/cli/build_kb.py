@@ -44,6 +44,9 @@ def build_kb(
     id_prefix: Annotated[str, typer.Option(help="obo: take the xref with this prefix as id (UMLS)")] = "",
     scopes: Annotated[Several, typer.Option(help="obo: scopes of the synonyms to take [default: EXACT]")] = None,
     columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None,
+    hold_out: Annotated[float, typer.Option(help="Leave this share of the entities out: their mentions are NIL")] = 0.0,
+    hold_out_types: Annotated[Several, typer.Option(help="Leave entities of these types out (T041,T058)")] = None,
+    seed: Annotated[int, typer.Option(help="Of the share that is held out")] = 0,
 ) -> None:
     """Build a KB folder from entity records. It has no vectors before `spacy pel index`.
 
@@ -53,14 +56,18 @@ def build_kb(
     Example: python -m spacy pel build-kb mesh.jsonl kb --source MeSH --release 2025
 
     Example: python -m spacy pel build-kb 2025AA/META kb --format umls --preset st21pv --dry-run
+
+    Example: python -m spacy pel build-kb mesh.jsonl kb --hold-out 0.2
     """
     import time
 
+    from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
     from ..kb.readers import read
 
     if out is None and not dry_run:
         raise PelError("OUT: name the KB folder to write, or only count with --dry-run.")
+    left_out = HoldOut(hold_out, frozenset(_split(hold_out_types)), seed)
     start = time.perf_counter()
     records = read(
         format,
@@ -75,6 +82,8 @@ def build_kb(
         scopes=_split(scopes),
         columns=_split(columns),
     )
+    if left_out:
+        records.entities = left_out.kept(records.entities, records.skipped)
     if out is None or dry_run:
         _print_dry_run(records)
         return
