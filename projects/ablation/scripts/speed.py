@@ -48,11 +48,12 @@ def main(
     linker = nlp.get_pipe("pel_linker")
     (corpus,) = resolve_dot_names(nlp.config.interpolate(), ["corpora.train"])
     batches = list(islice(minibatch(corpus(nlp), batch_size), steps + 1))
+    trainer = linker._training()
     fast = compute_dtype("auto", torch.device("cpu")) != torch.float32
     figures: dict[str, float] = {}
     for adversarial in (None, FGSM(epsilon, 1.0)):
         what = "FGSM" if adversarial else "without FGSM"
-        linker.objective = replace(
+        trainer.objective = replace(
             linker.objective, layout="per_mention", negatives=NegativeSampler(n, 0), adversarial=adversarial
         )
         plain, ours, losses, expected = [], [], [], []
@@ -69,7 +70,7 @@ def main(
         figures[f"{what}: greatest difference of the losses"] = max(map(lambda a, b: abs(a - b), losses, expected))
         for layout in ("per_mention", "shared"):
             for precision in ("fp32", "bf16") if fast else ("fp32",):
-                linker.objective = replace(linker.objective, layout=layout)
+                trainer.objective = replace(trainer.objective, layout=layout)
                 set_precision(linker, precision)
                 seconds, shares = timed_steps(linker, batches)
                 name = f"{what}: {layout}, {precision}"
