@@ -69,11 +69,10 @@ def search(
     Example: python -m spacy pel kb search linker "cold" --context "The cold lasted a week."
     """
     kb = _open(path)
-    rows = [(e.id, e.name, ", ".join(e.type_names or e.types), "by name") for e in kb.named(text)]
+    rows = [_row(entity, "by name") for entity in kb.named(text)]
     found = _explain(str(path), text, context or text, top_k) if (path / "config.cfg").is_file() else None
-    for candidate in found.candidates if found else ():
-        entity = kb[candidate.id]
-        rows.append((entity.id, entity.name, ", ".join(entity.type_names or entity.types), f"{candidate.score:.3f}"))
+    if found:
+        rows += [_row(kb[candidate.id], f"{candidate.score:.3f}") for candidate in found.candidates]
     if not rows:
         raise PelError(f'{path}: no entity has the name "{text}"; name a pipeline to search by its encoder.')
     msg.table(rows, header=("Id", "Name", "Types", "Score"), divider=True, max_col=60)
@@ -172,6 +171,10 @@ def _linker(pipeline: str, gpu_id: int) -> tuple[PelLinker, KnowledgeBase]:
     _, _, linker = load_linker(pipeline, gpu_id=gpu_id)
     assert linker.kb is not None  # load_linker saw to it
     return linker, linker.kb
+
+
+def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:
+    return entity.id, entity.name, ", ".join(entity.type_names or entity.types), score
 
 
 def _explain(pipeline: str, text: str, context: str, top_k: int) -> Explanation:

@@ -44,10 +44,9 @@ def tune_nil(
     assert linker.kb is not None  # load_linker saw to it
     ranked = rank_gold(linker, read_docs(dev, nlp.vocab), k=1, progress=True)
     try:
-        tuned = tune_threshold(ranked, linker.kb, wanted)
+        tuned, calibration = tune_threshold(ranked, linker.kb, wanted), fit_ranked(ranked)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
-    calibration = fit_ranked(ranked)
     linker.cfg["calibration"] = list(calibration)
     linker.cfg["nil_threshold"] = tuned.threshold
     linker.cfg["tuned_with"] = {"build": linker.kb.meta["build"], "path": str(linker.kb.path)}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import PelError
 from .metrics import RankedMention
 
 STEPS, TOLERANCE = 100, 1e-10
@@ -29,17 +30,18 @@ class Calibration(NamedTuple):
 def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
     """The curve of greatest likelihood for top `scores` (n,) and whether each link was `right` (n,) bool, by Newton's
     method, with Platt's targets (1999): (n⁺ + 1) / (n⁺ + 2) for right and 1 / (n⁻ + 2) for wrong, so that it stays
-    finite where a score parts the two. Infinite scores are left out. RAISES: `ValueError` without a finite score.
+    finite where a score parts the two. Infinite scores are left out. RAISES: `PelError` without a finite score.
     """
     finite = np.isfinite(scores)
     scores, right = scores[finite].astype(np.float64), right[finite]
     if not len(scores):
-        raise ValueError("no mention has a candidate")
+        raise PelError("no mention has a candidate: there is nothing to fit probabilities to")
     n_right, n_wrong = int(right.sum()), int((~right).sum())
     targets = np.where(right, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2))
     middle, spread = scores.mean(), scores.std() or 1.0
     inputs = np.stack([(scores - middle) / spread, np.ones_like(scores)], axis=1)
-    weights = np.array([0.0, math.log(targets.mean() / (1 - targets.mean()))])
+    share = math.log(targets.mean() / (1 - targets.mean()))
+    weights = np.array([0.0, share])
     for _ in range(STEPS):
         probabilities = 1 / (1 + np.exp(-inputs @ weights))
         gradient = inputs.T @ (probabilities - targets)
@@ -49,30 +51,30 @@ def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
         if np.abs(step).max() < TOLERANCE:
             break
     if weights[0] <= 0:  # higher scores are not right more often: nothing but their share can be said
-        return Calibration(0.0, math.log(targets.mean() / (1 - targets.mean())))
+        return Calibration(0.0, share)
     return Calibration(float(weights[0] / spread), float(weights[1] - weights[0] * middle / spread))
 
 
 def fit_ranked(ranked: Sequence[RankedMention]) -> Calibration:
     """`fit` to the first candidates of the annotated mentions: right where that is a correct entity. A NIL mention has
-    none. RAISES: `ValueError` without a mention that has candidates."""
-    annotated = [mention for mention in ranked if mention.gold]
-    return fit(*_top_scores(annotated))
+    none. RAISES: `PelError` without a mention that has candidates."""
+    return fit(*_top_scores(ranked))
 
 
 def calibration_metrics(ranked: Sequence[RankedMention], calibration: Calibration) -> dict[str, Any]:
     """Over the annotated mentions, whether they are linked or called NIL: `link_ece`, the expected calibration error of
     the probability that the first candidate is right, and `reliability`, a dict for each `ReliabilityBin`."""
-    scores, right = _top_scores([mention for mention in ranked if mention.gold])
+    scores, right = _top_scores(ranked)
     probabilities = np.array([calibration.probability(score) for score in scores.tolist()])
     bins = reliability(probabilities, right)
     return {"link_ece": calibration_error(bins), "reliability": [one._asdict() for one in bins]}
 
 
-def _top_scores(mentions: Sequence[RankedMention]) -> tuple[np.ndarray, np.ndarray]:
-    """The scores (n,) of the first candidates, and whether they are right (n,)."""
-    scores = np.array([mention.top_score for mention in mentions], dtype=np.float64)
-    return scores, np.array([mention.rank == 1 for mention in mentions], dtype=bool)
+def _top_scores(ranked: Sequence[RankedMention]) -> tuple[np.ndarray, np.ndarray]:
+    """Of the annotated mentions: the scores (n,) of the first candidates, and whether they are right (n,)."""
+    annotated = [mention for mention in ranked if mention.gold]
+    scores = np.array([mention.top_score for mention in annotated], dtype=np.float64)
+    return scores, np.array([mention.rank == 1 for mention in annotated], dtype=bool)
 
 
 class ReliabilityBin(NamedTuple):

@@ -96,3 +96,10 @@ def test_a_target_that_cannot_be_had(run, pipeline, target, message):
     result = run(LookupLinker(FOUND, {"D1", "D2"}), *mentions, options=["--target", target])
     assert result.exit_code == 1 and message in " ".join(result.stderr.split())
     assert files(pipeline) == before
+
+
+def test_no_candidate_at_all_is_one_line(run, pipeline):
+    before = files(pipeline)
+    result = run(LookupLinker({}, {"D1"}), ("lithium", "D1"), ("newborn", "NIL"))
+    assert result.exit_code == 1 and "dev.spacy: no mention has a candidate" in " ".join(result.stderr.split())
+    assert files(pipeline) == before
