@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,15 @@ from thinc.api import Config
 LOSSES = {"pb": {"@misc": "spacy_pel.ProxyLoss.v1"}, "ce": {"@misc": "spacy_pel.CrossEntropyLoss.v1"}}
 SIMILARITIES = {"pb": "cosine", "ce": "dot"}
 RATES = (5e-5, 1e-4, 2e-4, 4e-4)
-COLUMNS = ("recall_at_1", "recall_at_64", "unseen_recall_at_1", "nil_auprc", "nil_base_rate", "training_seconds")
+COLUMNS = (
+    "recall_at_1",
+    "recall_at_64",
+    "unseen_recall_at_1",
+    "nil_auprc",
+    "nil_base_rate",
+    "training_seconds",
+    "core_seconds",
+)
 
 app = typer.Typer(help=__doc__)
 Metrics = Annotated[Path, typer.Argument(help="Folder of the runs' JSON files")]
@@ -55,9 +64,10 @@ def run(
     if not whole_kb:
         changed["training"]["eval_frequency"] = steps - 1
     Config().from_disk("configs/base.cfg", interpolate=False).merge(changed).to_disk(folder / "train.cfg")
-    start = perf_counter()
+    start, cores = perf_counter(), core_seconds()
     spacy("train", folder / "train.cfg", "--output", folder, "--gpu-id", gpu_id)
-    budget = {"steps": steps, "rate": rate, "seed": seed, "training_seconds": perf_counter() - start}
+    spent = {"training_seconds": perf_counter() - start, "core_seconds": core_seconds() - cores}
+    budget = {"steps": steps, "rate": rate, "seed": seed, **spent}
     if whole_kb:
         spacy("pel", "index", folder / "model-last", "kb", folder / "linker", "--gpu-id", gpu_id)
         known = ("--train", "corpus/train.spacy")
@@ -123,10 +133,15 @@ def spacy(*arguments: object) -> None:
     subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)], check=True)
 
 
+def core_seconds() -> float:
+    """What finished child processes took of all cores, which other work beside them hardly changes."""
+    return os.times().children_user + os.times().children_system
+
+
 def cell(key: str, values: list[float]) -> str:
     if not values:
         return "–"
-    form = ",.0f" if key == "training_seconds" else ".3f"
+    form = ",.0f" if key.endswith("_seconds") else ".3f"
     spread = f" ({min(values):{form}}–{max(values):{form}})" if len(values) > 1 else ""
     return f"{mean(values):{form}}{spread}"
 
