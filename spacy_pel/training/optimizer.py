@@ -1,33 +1,41 @@
 """`spacy_pel.AdamW.v1` and `spacy_pel.warmup_linear.v1`, for `[training.optimizer]`: as transformers are fine-tuned."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
-from thinc.api import Optimizer, warmup_linear
+import torch
+from thinc.api import Optimizer, warmup_linear, xp2torch
 
 
 class AdamW(Optimizer):
-    """thinc's Adam with decoupled weight decay, and with what it does not have: arrays of one dimension (the biases and
-    LayerNorms of transformers) do not decay; ε is added to the corrected root of the second moment, as in Kingma & Ba
-    2015, where thinc's is up to 1 / sqrt(1 - β2) times larger in the first steps; and `pel_linker` clips its gradient
-    by its global norm, where thinc clips each array by itself. Gradients of other pipes are not clipped.
+    """PyTorch's AdamW where spaCy wants an optimizer of thinc's, because thinc's Adam does not do all that transformers
+    are fine-tuned with: arrays of one dimension (their biases and LayerNorms) do not decay; ε is added to the corrected
+    root of the second moment, as in Kingma & Ba 2015, where thinc's is up to 1 / sqrt(1 - β2) times larger in the first
+    steps; and `pel_linker` clips its gradient by its global norm, where thinc clips each array by itself. Gradients of
+    other pipes are not clipped.
 
     max_gradient_norm: None for no clipping.
     """
 
     def __init__(self, learn_rate: Any, *, max_gradient_norm: float | None, **settings: Any) -> None:
-        super().__init__(learn_rate, grad_clip=0.0, use_averages=False, L2_is_weight_decay=True, **settings)
+        super().__init__(learn_rate, grad_clip=0.0, use_averages=False, **settings)
         self.max_gradient_norm = max_gradient_norm
+        self._of: dict[tuple[int, str], torch.optim.AdamW] = {}  # each has one array of weights and its moments
 
     def __call__(self, key: tuple[int, str], weights: Any, gradient: Any, *, lr_scale: float = 1.0) -> tuple[Any, Any]:
-        decay, eps = self.L2, self.eps
-        self.L2 = decay if weights.ndim > 1 else 0.0
-        self.eps = eps * math.sqrt(1 - self.b2 ** (self.nr_update[key] + 1))  # thinc adds it before the correction
-        try:
-            return super().__call__(key, weights, gradient, lr_scale=lr_scale)
-        finally:
-            self.L2, self.eps = decay, eps
+        """Update `weights` and set `gradient` to zero, both in place. RETURNS: the two."""
+        if key not in self._of:
+            decay = self.L2 if weights.ndim > 1 else 0.0
+            only = [torch.nn.Parameter(xp2torch(weights))]
+            self._of[key] = torch.optim.AdamW(
+                only, betas=(self.b1, self.b2), eps=self.eps, weight_decay=decay, fused=True
+            )
+        group = self._of[key].param_groups[0]
+        group["lr"] = self.learn_rate * lr_scale
+        group["params"][0].data, group["params"][0].grad = xp2torch(weights), xp2torch(gradient)
+        self._of[key].step()
+        gradient.fill(0)
+        return weights, gradient
 
 
 def make_adamw(
