@@ -136,7 +136,9 @@ class Trainer:
         of the first update, of a refresh, or of an evaluation that needed one."""
         start = perf_counter()
         self._index = None  # its memory is free before the new one grows
-        self._index = VectorIndex.stream(self._entity_vectors(self.entity_rows), vector_size(self.model))
+        vectors = self._entity_vectors(self.entity_rows)
+        gpus = self.model.ops.device_type == "gpu"
+        self._index = VectorIndex.stream(vectors, vector_size(self.model), gpus=gpus)
         self._age = 0
         logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self.kb):,}", perf_counter() - start)
         return self._index

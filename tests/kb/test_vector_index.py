@@ -148,3 +148,30 @@ def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_
 def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
     assert auto_type(200_000, 384) == "flat"
     assert auto_type(2_400_000, 384) == "IVF2048,PQ96x4fs,Refine(SQ8)"
+
+
+def test_a_gpu_build_of_faiss_searches_a_copy(vectors, monkeypatch):
+    """No GPU here: what faiss would call its copy on them is one on the CPU that counts."""
+
+    class Copy:
+        searched = 0
+
+        def __init__(self, index):
+            self.index = index
+
+        def search(self, queries, k):
+            self.searched += 1
+            return self.index.search(queries, k)
+
+    plain = VectorIndex.stream([vectors], vectors.shape[1], gpus=True)
+    assert plain._copy is None, "without a GPU build nothing changes"
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", Copy)
+    with_copy = VectorIndex.stream([vectors], vectors.shape[1], gpus=True)
+    for k, options, searched in ((5, {}, 1), (5, {"without": np.array([3])}, 2), (5, {"within": np.arange(9)}, 2)):
+        wanted, found = (index.search(vectors[:7], k, **options) for index in (plain, with_copy))
+        np.testing.assert_array_equal(found[1], wanted[1])
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+        assert with_copy._copy.searched == searched
+    with_copy.search(vectors[:7], 3000)
+    assert with_copy._copy.searched == 2, "more than faiss takes on a GPU"
