@@ -67,20 +67,20 @@ def build_kb(
 
     if out is None and not dry_run:
         raise PelError("OUT: name the KB folder to write, or only count with --dry-run.")
-    left_out = HoldOut(hold_out, frozenset(_split(hold_out_types)), seed)
+    left_out = HoldOut(hold_out, frozenset(split_values(hold_out_types)), seed)
     start = time.perf_counter()
     records = read(
         format,
         source,
         language=language,
-        sources=_split(sources),
-        types=_split(types),
+        sources=split_values(sources),
+        types=split_values(types),
         subtree=subtree,
         preset=preset,
-        definition_sources=_split(definition_sources),
+        definition_sources=split_values(definition_sources),
         id_prefix=id_prefix,
-        scopes=_split(scopes),
-        columns=_split(columns),
+        scopes=split_values(scopes),
+        columns=split_values(columns),
     )
     if left_out:
         records.entities = left_out.kept(records.entities, records.skipped)
@@ -129,7 +129,7 @@ def print_skipped(skipped: Counter[str]) -> None:
         msg.warn(f"Left out: {count:,} {what}")
 
 
-def _split(values: Several) -> list[str]:
+def split_values(values: Several) -> list[str]:
     """The values of an option that may be repeated and may hold several, with commas between them."""
     return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
 

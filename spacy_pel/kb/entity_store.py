@@ -114,10 +114,12 @@ class EntityStore:
             counts.update(dict.fromkeys(source.split("+"), count))
         return dict(counts.most_common())
 
-    def successors(self, ids: Iterable[str]) -> dict[str, str]:
-        """What became of those `ids` that are retired and have a successor in the KB."""
+    def successors(self, ids: Iterable[str] | None = None) -> dict[str, str]:
+        """What became of those `ids`, or of all, that are retired and have a successor in the KB."""
         if not self.meta["counts"].get("retired"):
             return {}
+        if ids is None:
+            return dict(self._fetch("SELECT id, successor FROM retired", ()))
         return dict(self._select("id, successor", "id", dict.fromkeys(ids), table="retired"))
 
     def same_concepts(self) -> np.ndarray:

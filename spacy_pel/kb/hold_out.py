@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -14,22 +14,24 @@ from .entity import Entity
 @dataclass(frozen=True)
 class HoldOut:
     """share: of all entities, in [0, 1). Which ones is decided by `seed` and their id alone, so it is the same in any
-    order and in every part of a source. types: whole types; an entity that has any of them is held out."""
+    order and in every part of a source. types: whole types; an entity that has any of them is held out. ids: these
+    entities."""
 
     share: float = 0.0
     types: frozenset[str] = frozenset()
     seed: int = 0
+    ids: Container[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
             raise PelError(f"--hold-out: {self.share} is no share of the entities; give one from 0 up to, not with, 1.")
 
     def __bool__(self) -> bool:
-        return self.share > 0 or bool(self.types)
+        return self.share > 0 or bool(self.types) or bool(self.ids)
 
     def holds(self, entity: Entity) -> bool:
         """Whether `entity` is left out."""
-        if not self.types.isdisjoint(entity.types):
+        if entity.id in self.ids or not self.types.isdisjoint(entity.types):
             return True
         drawn = blake2b(f"{self.seed} {entity.id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(drawn, "big") < self.share * 2**64

@@ -205,8 +205,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         """How many entities came from each source (of "A+B" each part counts), the commonest first. Reads all."""
         return self._store.source_counts()
 
-    def successors(self, ids: Iterable[str]) -> dict[str, str]:
-        """The entity that took the place of each of those `ids` that its source has retired."""
+    def successors(self, ids: Iterable[str] | None = None) -> dict[str, str]:
+        """The entity that took the place of each of those `ids`, or of all, that its source has retired."""
         return self._store.successors(ids)
 
     def same_concepts(self) -> np.ndarray:

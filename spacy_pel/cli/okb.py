@@ -1,0 +1,102 @@
+"""`spacy pel okb`: a corpus and a KB → the same without the entities of some types, whose mentions become NIL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command
+from .build_kb import split_values
+
+if TYPE_CHECKING:
+    from ..corpora.gold import GoldMention
+    from ..kb.knowledge_base import KnowledgeBase
+
+
+@command("okb")
+def okb(
+    kb: Annotated[Path, typer.Argument(help="KB folder; it is not changed", metavar="KB")],
+    out: Annotated[Path, typer.Argument(help="Folder to write: kb/ and a .spacy file for every corpus")],
+    corpora: Annotated[
+        list[Path],
+        typer.Argument(help="PubTator files whose types are TUIs, the training split first", metavar="TRAIN [DEV ...]"),
+    ],
+    types: Annotated[list[str] | None, typer.Option(help="Types that become NIL [default: the paper's 11]")] = None,
+    strip_prefix: Annotated[str, typer.Option(help="Taken off every id, say UMLS:")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace the KB at OUT/kb")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count: write nothing")] = False,
+) -> None:
+    """Make the out-of-KB set of Wiatrak et al. 2022: the entities of some semantic types leave the KB, their mentions
+    become NIL. Prints, for every split, mentions, entities, and the share of the entities that the training split has.
+
+    An entity is of a type if the KB or any mention of it in the corpora says so.
+
+    Example: python -m spacy pel okb kb okb train.pubtator dev.pubtator test.pubtator --strip-prefix UMLS:
+    """
+    import spacy
+    from tqdm import tqdm
+
+    from ..corpora.docbin import write_docs
+    from ..corpora.gold import gold_mentions, with_successors
+    from ..corpora.okb import OKB_TYPES, ids_of_types, make_nil
+    from ..corpora.pubtator import PubTatorReader
+    from ..kb.hold_out import HoldOut
+    from ..kb.knowledge_base import KnowledgeBase
+
+    targets = [out / f"{corpus.stem}.spacy" for corpus in corpora]
+    if len(set(targets)) < len(targets):
+        raise PelError(f"Two corpora have one name, so both would be written to {max(targets, key=targets.count)}")
+    if (out / "kb").exists() and not (force or dry_run):
+        raise PelError(f"{out / 'kb'}: is there already; choose another folder or replace it with --force")
+    whole, wanted, nlp = KnowledgeBase(kb), frozenset(split_values(types) or OKB_TYPES), spacy.blank("en")
+    splits = []
+    for corpus in corpora:
+        reader = tqdm(
+            PubTatorReader(corpus, nlp, strip_prefix=strip_prefix), desc=f"Reading {corpus.name}", disable=None
+        )
+        docs = [(doc, with_successors(gold_mentions(doc), whole)) for doc in reader]
+        splits.append(docs)
+    mentions = [[mention for _, found in docs for mention in found] for docs in splits]
+    held_out = {id_ for found in mentions for id_ in ids_of_types(found, wanted)}
+    if not held_out:
+        raise PelError(f"{corpora[0]}: no mention has any of the types {', '.join(sorted(wanted))}")
+    held_out |= {entity.id for entity in whole.entities() if not wanted.isdisjoint(entity.types)}
+
+    for corpus, found in zip(corpora, mentions, strict=True):
+        _print_statistics(corpus, found, mentions[0], held_out, whole)
+    n_held_out = len(whole.rows(held_out))
+    msg.text(f"{n_held_out:,} of the {len(whole):,} entities of {kb} are of these types.")
+    if dry_run:
+        return
+    notes = {key: whole.meta.get(key, "") for key in ("source", "release", "licence")}
+    kept = HoldOut(ids=held_out).kept(whole.entities(), Counter())
+    KnowledgeBase.create(out / "kb", kept, retired=whole.successors().items(), overwrite=force, **notes)
+    for target, docs in zip(targets, splits, strict=True):
+        for doc, found in docs:
+            make_nil(doc, found, held_out)
+        write_docs(target, [doc for doc, _ in docs])
+    msg.good(f"Wrote {out / 'kb'} and {', '.join(map(str, targets))}")
+
+
+def _print_statistics(
+    corpus: Path, mentions: list[GoldMention], training: list[GoldMention], held_out: set[str], kb: KnowledgeBase
+) -> None:
+    from ..corpora.okb import part
+
+    train_ids = {id_ for mention in training for id_ in mention.ids}
+    nil = [mention for mention in mentions if held_out.issuperset(mention.ids)]
+    left = [mention for mention in mentions if not held_out.issuperset(mention.ids)]
+    in_kb = [mention for mention in left if any(id_ in kb for id_ in mention.ids)]
+    parts = {"all": mentions, "of these types, now NIL": nil, "of other types": left, "  of them in the KB": in_kb}
+    rows = []
+    for name, own in parts.items():
+        found = part(own, train_ids)
+        seen = "-" if found.seen is None else f"{found.seen:.1%}"
+        rows.append((name, f"{found.mentions:,}", f"{found.entities:,}", seen))
+    header = (corpus.stem, "Mentions", "Entities", "seen in training")
+    msg.table(rows, header=header, aligns=("l", "r", "r", "r"), divider=True)
