@@ -23,7 +23,7 @@ TABLE = {
     "NIL": ("nil_threshold", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate"),
     "All": ("all_recall_at_1", "all_recall_at_64"),
     "End to end": ("end_to_end_precision", "end_to_end_recall", "end_to_end_f1"),
-    "Probabilities": ("link_ece",),
+    "Probabilities": ("link_ece", "score_ece"),
     "Speed": ("mentions_per_second",),
 }
 
@@ -55,6 +55,7 @@ def evaluate(
     from ..evaluation.calibration import calibration_metrics
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
+    from ..evaluation.nil import nil_curve
     from ..evaluation.ranking import rank_gold
     from ..files import write_atomically
 
@@ -78,7 +79,7 @@ def evaluate(
     metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, **known)
     metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
 
-    metrics |= {"link_ece": None, "reliability": []}
+    metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, linker.kb)}
     if linker.calibration is not None:
         metrics |= calibration_metrics(ranked, linker.calibration)
 

@@ -63,11 +63,15 @@ def fit_ranked(ranked: Sequence[RankedMention]) -> Calibration:
 
 def calibration_metrics(ranked: Sequence[RankedMention], calibration: Calibration) -> dict[str, Any]:
     """Over the annotated mentions, whether they are linked or called NIL: `link_ece`, the expected calibration error of
-    the probability that the first candidate is right, and `reliability`, a dict for each `ReliabilityBin`."""
+    the probability that the first candidate is right, and `reliability`, a dict for each `ReliabilityBin`; `score_ece`,
+    the error of the score itself, cut off at 0 and 1, if it were read as that probability."""
     scores, right = _top_scores(ranked)
-    probabilities = np.array([calibration.probability(score) for score in scores.tolist()])
-    bins = reliability(probabilities, right)
-    return {"link_ece": calibration_error(bins), "reliability": [one._asdict() for one in bins]}
+    bins = reliability(np.array([calibration.probability(score) for score in scores.tolist()]), right)
+    return {
+        "link_ece": calibration_error(bins),
+        "score_ece": calibration_error(reliability(scores.clip(0, 1), right)),
+        "reliability": [one._asdict() for one in bins],
+    }
 
 
 def _top_scores(ranked: Sequence[RankedMention]) -> tuple[np.ndarray, np.ndarray]:

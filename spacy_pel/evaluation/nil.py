@@ -48,32 +48,68 @@ def tune_threshold(
     RAISES: `PelError` unless there are both NIL mentions and mentions in the KB; for a target out of reach, naming the
         nearest that can be had.
     """
+    cuts = _cuts(ranked, kb_ids)
+    n_mentions, n_nil = len(cuts.scores), cuts.n_nil
+    if not 0 < n_nil < n_mentions:
+        raise PelError(
+            f"of {n_mentions} annotated mentions {n_nil} are NIL: a threshold can only be tuned on mentions of which "
+            "some are in the KB and some are not"
+        )
+    best = _best_cut(cuts.measures, target)
+    return NilThreshold(
+        threshold=_between(cuts.scores, int(cuts.n_under[best])),
+        **{measure: float(values[best]) for measure, values in cuts.measures.items()},
+        n_mentions=n_mentions,
+        n_nil=n_nil,
+        recall_at_1=cuts.recall_at_1,
+        linked_right=float(cuts.linked_right[best]),
+    )
+
+
+def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int = 200) -> list[dict[str, float]]:
+    """What the thresholds reach, lowest first: `threshold`, `precision` and `recall` of the NIL class, and
+    `linked_right` as in `NilThreshold`. Where more than `most` can be told apart, that many, evenly spread over their
+    order. Empty unless there are both NIL mentions and mentions in the KB."""
+    cuts = _cuts(ranked, kb_ids)
+    if not 0 < cuts.n_nil < len(cuts.scores):
+        return []
+    shown = np.unique(np.linspace(0, len(cuts.n_under) - 1, most).round().astype(int))
+    return [
+        {
+            "threshold": _between(cuts.scores, int(cuts.n_under[i])),
+            "precision": float(cuts.measures["precision"][i]),
+            "recall": float(cuts.measures["recall"][i]),
+            "linked_right": float(cuts.linked_right[i]),
+        }
+        for i in shown
+    ]
+
+
+class _Cuts(NamedTuple):
+    """Every way in which a threshold can part the annotated mentions: `n_under` (c,) mentions have the lowest of the
+    sorted top `scores` (n,), with these `measures` (c,) of the NIL class."""
+
+    scores: np.ndarray
+    n_under: np.ndarray
+    n_nil: int
+    measures: dict[str, np.ndarray]
+    linked_right: np.ndarray
+    recall_at_1: float
+
+
+def _cuts(ranked: Sequence[RankedMention], kb_ids: Container[str]) -> _Cuts:
     annotated = [mention for mention in ranked if mention.gold]
     nil = is_nil(annotated, kb_ids)
-    n_nil = int(nil.sum())
-    if not 0 < n_nil < len(annotated):
-        raise PelError(
-            f"of {len(annotated)} annotated mentions {n_nil} are NIL: a threshold can only be tuned on mentions of "
-            "which some are in the KB and some are not"
-        )
     scores = np.array([mention.top_score for mention in annotated], dtype=np.float64)
     order = np.argsort(scores, kind="stable")
     right = np.array([mention.rank == 1 for mention in annotated], dtype=bool)[order]
     scores, nil = scores[order], nil[order]
     right &= ~nil
-    cuts = np.append(np.flatnonzero(scores[:-1] < scores[1:]) + 1, len(scores))
-    hits = np.cumsum(nil)[cuts - 1]
-    measures = {"precision": hits / cuts, "recall": hits / n_nil, "f1": 2 * hits / (cuts + n_nil)}
-    best = _best_cut(measures, target)
-    n_under, n_in_kb = int(cuts[best]), len(nil) - n_nil
-    return NilThreshold(
-        threshold=_between(scores, n_under),
-        **{measure: float(values[best]) for measure, values in measures.items()},
-        n_mentions=len(annotated),
-        n_nil=n_nil,
-        recall_at_1=float(right.sum() / n_in_kb),
-        linked_right=float(right[n_under:].sum() / n_in_kb),
-    )
+    n_nil, n_in_kb = int(nil.sum()), max(int((~nil).sum()), 1)
+    n_under = np.append(np.flatnonzero(scores[:-1] < scores[1:]) + 1, len(scores))[: len(scores)]
+    hits, lost = np.cumsum(nil)[n_under - 1], np.cumsum(right)[n_under - 1]
+    measures = {"precision": hits / n_under, "recall": hits / max(n_nil, 1), "f1": 2 * hits / (n_under + n_nil)}
+    return _Cuts(scores, n_under, n_nil, measures, (right.sum() - lost) / n_in_kb, float(right.sum() / n_in_kb))
 
 
 def _best_cut(measures: dict[str, np.ndarray], target: Target | None) -> int:

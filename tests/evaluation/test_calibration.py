@@ -96,3 +96,4 @@ def test_the_links_of_annotated_mentions_count():
         {"n": 3, "probability": pytest.approx(1 / 4), "right": pytest.approx(1 / 3)},
     ]
     assert measured["link_ece"] == pytest.approx(3 / 4 * (1 / 3 - 1 / 4))
+    assert measured["score_ece"] == pytest.approx((0.1 + 0.2 + 0.1 + 0.0) / 4)

@@ -7,7 +7,7 @@ import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.metrics import RankedMention, link_metrics
-from spacy_pel.evaluation.nil import Target, tune_threshold
+from spacy_pel.evaluation.nil import Target, nil_curve, tune_threshold
 
 KB = {"A"}
 
@@ -120,3 +120,40 @@ def test_a_target_out_of_reach_names_the_nearest():
     with pytest.raises(PelError, match=message):
         tune_threshold(ranked, KB, Target("precision", 0.9))
     assert tune_threshold(ranked, KB, Target("precision", 0.6666)).threshold == pytest.approx(0.35)
+
+
+def test_the_curve_by_hand():
+    # In order: NIL .1, A .2, NIL .3 | A .5 (wrong), A .9: of three in the KB two are linked right without a threshold.
+    ranked = mentions((0.5, False), (0.3, True), (0.1, True), (0.9, False), (0.2, False))
+    ranked[0] = RankedMention(("A",), [("B", 0.5), ("A", 0.4)])
+    curve = nil_curve([*ranked, RankedMention((), [("A", 0.35)])], KB)
+    assert [point["threshold"] for point in curve[:4]] == pytest.approx([0.15, 0.25, 0.4, 0.7])
+    assert [point["precision"] for point in curve] == pytest.approx([1, 1 / 2, 2 / 3, 2 / 4, 2 / 5])
+    assert [point["recall"] for point in curve] == pytest.approx([1 / 2, 1 / 2, 1, 1, 1])
+    assert [point["linked_right"] for point in curve] == pytest.approx([2 / 3, 1 / 3, 1 / 3, 1 / 3, 0])
+
+
+def test_the_curve_is_that_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.metrics")
+    random = np.random.default_rng(0)
+    nil = random.random(150) < 0.3
+    scores = np.round(random.normal(size=150) - nil, 1)
+    curve = nil_curve(mentions(*zip(scores.tolist(), nil.tolist(), strict=True)), KB)
+    precision, recall, _ = sklearn.precision_recall_curve(nil, -scores)
+    np.testing.assert_allclose([point["precision"] for point in curve], precision[-2::-1])
+    np.testing.assert_allclose([point["recall"] for point in curve], recall[-2::-1])
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_ends():
+    ranked = mentions(*((i / 1000, i % 3 == 0) for i in range(1000)))
+    curve = nil_curve(ranked, KB, most=50)
+    assert len(curve) == 50 and curve[0]["threshold"] < 0.001 and curve[-1]["recall"] == 1
+    assert [point["threshold"] for point in curve] == sorted(point["threshold"] for point in curve)
+    point = curve[20]
+    measured = link_metrics(ranked, KB, nil_threshold=point["threshold"])
+    assert (point["precision"], point["recall"]) == pytest.approx((measured["nil_precision"], measured["nil_recall"]))
+
+
+@pytest.mark.parametrize("ranked", [[], mentions((0.1, True)), mentions((0.1, False), (0.2, False))])
+def test_no_curve_without_two_classes(ranked):
+    assert nil_curve(ranked, KB) == []
