@@ -240,6 +240,23 @@ def test_ablation(copied, made_data, tiny_bert):
         assert len(shares) == 3 and sum(shares) == pytest.approx(1) and min(shares) > 0
 
 
+def test_okb_nil(copied, made_data, tiny_bert):
+    copied("bc5cdr")
+    folder = copied("okb_nil")
+    variables = {"data": made_data, "encoder": tiny_bert, "steps": 3}
+    for command in ("data", "margin-0.1", "ce", "table", "figure"):
+        run_project(folder, command, **variables)
+    for name, loss in (("margin-0.1", {"margin": 0.1}), ("ce", {"@misc": "spacy_pel.CrossEntropyLoss.v1"})):
+        config = Config().from_disk(folder / "training" / name / "train.cfg")["components"]["pel_linker"]
+        assert config["loss"].items() >= loss.items() and config["layout"] == "shared"
+        metrics = srsly.read_json(folder / "metrics" / f"{name}.json")
+        assert metrics["n_mentions"] == 9 and metrics["n_nil"] > 3, "half of the abstracts; some entities are held out"
+        assert metrics["nil_curve"] and metrics["link_ece"] is not None and metrics["nil_f1"] is not None
+    table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
+    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce", "margin-0.1"]
+    assert (folder / "figures" / "nil.png").stat().st_size > 1000
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
 @pytest.mark.parametrize(
     ("name", "workflow", "variables"),
