@@ -389,7 +389,7 @@ class PelLinker(OnDisk, TrainablePipe):
             self._training().refresh()
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64."""
+        """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64, nel_nil_f1."""
         return {} if self.scorer is None else self.scorer(examples, linker=self, **kwargs)
 
     def __reduce__(self) -> tuple:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import spacy
 import srsly
+from spacy.cli.find_threshold import find_threshold
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from tiny import (
@@ -26,6 +27,8 @@ from tiny import (
     write_encoder,
 )
 
+from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.corpora.gold import GOLD_GROUP
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
@@ -285,6 +288,20 @@ def test_docbin_round_trip(trained, docs):
 def test_score_counts_gold_mentions(trained):
     scores = trained.evaluate(make_examples(trained))
     assert scores["nel_recall_at_1"] == scores["nel_recall_at_64"] == 1.0
+
+
+def test_spacy_find_threshold(trained, tmp_path):
+    """In the pipeline as saved, whose candidates it links again for every threshold that it tries."""
+    docs = make_docs(trained)
+    nil = [Span(docs[0], s.start, s.end, label=s.label, kb_id="NIL") for s in docs[0].spans[GOLD_GROUP]]
+    docs[0].spans[GOLD_GROUP] = nil
+    write_docs(tmp_path / "dev.spacy", docs)
+    trained.to_disk(tmp_path / "pipeline")
+    best, f1, tried = find_threshold(
+        tmp_path / "pipeline", tmp_path / "dev.spacy", "pel_linker", "nil_threshold", "nel_nil_f1", n_trials=3
+    )
+    assert list(tried) == [0.0, 0.5, 1.0] and tried[best] == f1 == max(tried.values())
+    assert tried[1.0] == pytest.approx(2 * 2 / (2 + 12))  # all twelve mentions called NIL, two of which are
 
 
 def test_two_runs_with_one_seed_are_equal(tmp_path, folder):

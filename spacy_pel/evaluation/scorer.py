@@ -11,7 +11,7 @@ from ..corpora.gold import gold_mentions, with_successors
 from .metrics import link_metrics
 from .ranking import rank_gold
 
-NO_SCORES = {"nel_recall_at_1": None, "nel_recall_at_64": None}
+NO_SCORES = {"nel_recall_at_1": None, "nel_recall_at_64": None, "nel_nil_f1": None}
 
 
 def make_link_scorer(kb_sample: int = 0, seed: int = 0) -> Callable:
@@ -22,12 +22,13 @@ def make_link_scorer(kb_sample: int = 0, seed: int = 0) -> Callable:
 def score_links(
     examples: Iterable[Example], *, linker: Any, kb_sample: int = 0, seed: int = 0, **kwargs: Any
 ) -> dict[str, float | None]:
-    """Recall at 1 and at 64 over the gold mentions of the references that are in the KB, NIL threshold aside.
+    """Recall at 1 and at 64 over the gold mentions of the references that are in the KB, NIL threshold aside; the F1 of
+    the NIL class under it.
 
     kb_sample: while the linker is being trained, only the gold entities and that many others of the KB, drawn by
         `seed`, are encoded and searched, so that an evaluation need not encode a large KB. Scores are then higher than
         over the whole KB, and comparable with each other. 0: the whole KB.
-    RETURNS: `nel_recall_at_1` and `nel_recall_at_64`; None where no gold mention is in the KB, or there is no KB.
+    RETURNS: `nel_recall_at_1`, `nel_recall_at_64` and `nel_nil_f1`, each None where there is nothing to measure.
     """
     if linker.kb is None:
         return dict(NO_SCORES)
@@ -35,7 +36,8 @@ def score_links(
     settings = {}
     if kb_sample and linker.is_training:
         settings["search"] = linker.search_over(_gold_and_others(docs, linker.kb, kb_sample, seed))
-    metrics = link_metrics(rank_gold(linker, docs, k=64, **settings), linker.kb)
+    ranked = rank_gold(linker, docs, k=64, **settings)
+    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold)
     return {key: metrics[key.removeprefix("nel_")] for key in NO_SCORES}
 
 

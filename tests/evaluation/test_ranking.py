@@ -49,12 +49,14 @@ def test_the_registered_scorer_measures_the_references():
     score = pickle.loads(pickle.dumps(registry.scorers.get("spacy_pel.link_scorer.v1")()))
     linker = LookupLinker(FOUND, {"D1", "D2", "D3"})  # lithium: rank 1, flutter: rank 2
     scores = score(make_examples(DOCS), linker=linker, per_component=False)
-    assert scores == {"nel_recall_at_1": 1 / 2, "nel_recall_at_64": 1.0}
+    assert scores == {"nel_recall_at_1": 1 / 2, "nel_recall_at_64": 1.0, "nel_nil_f1": None}
+    linker.threshold = 0.95
+    assert score(make_examples(DOCS), linker=linker)["nel_nil_f1"] == pytest.approx(2 * 2 / (2 + 4))  # all under it
 
 
 @pytest.mark.parametrize("kb", [None, set()])
 @pytest.mark.parametrize("docs", [[], DOCS])
 def test_the_scorer_says_none_without_kb_or_mentions_in_it(kb, docs):
     score = registry.scorers.get("spacy_pel.link_scorer.v1")()
-    expected = {"nel_recall_at_1": None, "nel_recall_at_64": None}
+    expected = {"nel_recall_at_1": None, "nel_recall_at_64": None, "nel_nil_f1": None}
     assert score(make_examples(docs), linker=LookupLinker(FOUND, kb)) == expected
