@@ -25,7 +25,8 @@ class Explanation:
 
     kb_id: an id, or "NIL". reason: a sentence. candidates: the best ones, best first. filtered: those that would stand
     among them if the linker allowed all types. threshold: the NIL threshold in force, or None. probability: that the
-    best candidate is right, or None before `spacy pel tune-nil`.
+    best candidate is right, or None before `spacy pel tune-nil`. long_form: what was read in place of an abbreviation,
+    or None.
     """
 
     mention: str
@@ -35,10 +36,12 @@ class Explanation:
     filtered: list[ScoredEntity]
     threshold: float | None
     probability: float | None
+    long_form: str | None = None
 
     def __str__(self) -> str:
         chance = "" if self.probability is None else f" (right with probability {self.probability:.2f})"
-        lines = [f"{self.mention} → {self.kb_id}: {self.reason}{chance}"]
+        read = "" if self.long_form is None else f" (read as {self.long_form!r})"
+        lines = [f"{self.mention}{read} → {self.kb_id}: {self.reason}{chance}"]
         lines += [f"  {one.score:7.3f}  {one.id}  {one.name}" for one in self.candidates]
         lines += [f"  {one.score:7.3f}  {one.id}  {one.name}  (its types are not allowed)" for one in self.filtered]
         return "\n".join(lines)
@@ -49,7 +52,7 @@ def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
     if span.label_ in linker.labels_discard:
         reason = f'the label "{span.label_}" is in labels_discard'
         return Explanation(span.text, "NIL", reason, [], [], linker.threshold, None)
-    found = linker.rank([span], k)[0]
+    found, read = linker.rank_forms([span], k)[0]
     link = linker.link(found)
     filtered: list[tuple[str, float]] = []
     if linker.types_for(span.label_) is not None:
@@ -64,6 +67,7 @@ def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
         _named(linker, filtered),
         linker.threshold,
         link.probability,
+        None if read is span else read.text,
     )
 
 

@@ -6,7 +6,7 @@ linker is built.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
@@ -16,9 +16,10 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 
 from .corpora.gold import NIL, check_gold_ids, gold_mentions, training_mentions
-from .errors import PelError, warn_without_ner
+from .errors import PelError
 from .evaluation.calibration import Calibration
 from .extensions import set_extensions
+from .mentions import Candidates, Link, long_forms, mentions_of, top_score, warn_without_mentions, write_links
 from .on_disk import OnDisk
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ DEFAULT_CONFIG = {
     "layout": "shared",
     "top_k": 64,
     "max_candidates": 5,
+    "spans_key": None,
+    "resolve_abbreviations": True,
     "nil_threshold": "tuned",
     "labels_discard": [],
     "types": [],
@@ -47,7 +50,7 @@ DEFAULT_CONFIG = {
     "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
 }
 SETTINGS = (
-    *("objective", "top_k", "max_candidates", "nil_threshold"),
+    *("objective", "top_k", "max_candidates", "spans_key", "resolve_abbreviations", "nil_threshold"),
     *("labels_discard", "types", "types_by_label", "n_probe", "search_threads"),
     *("overwrite", "use_gold_ents", "save_kb", "scorer"),
 )
@@ -55,16 +58,6 @@ TUNED = ("nil_threshold", "calibration", "tuned_with")  # of `cfg`
 EXAMPLES_CHECKED = 1000
 
 Threshold = Literal["tuned"] | float | None
-Candidates = list[tuple[str, float]]
-
-
-class Link(NamedTuple):
-    """What one mention is linked to: `kb_id` is an id or "NIL", `candidates` the best `(id, score)`, best first,
-    `probability` that of the first to be right, if the linker is calibrated."""
-
-    kb_id: str
-    candidates: Candidates
-    probability: float | None = None
 
 
 @Language.factory(
@@ -84,6 +77,8 @@ def make_linker(
     layout: str,
     top_k: int,
     max_candidates: int,
+    spans_key: str | None,
+    resolve_abbreviations: bool,
     nil_threshold: Threshold,
     labels_discard: list[str],
     types: list[str],
@@ -103,6 +98,9 @@ def make_linker(
     negatives: `spacy_pel.RandomNegatives.v1`, `spacy_pel.HardNegatives.v1` or `spacy_pel.MixedNegatives.v1`.
     layout: "shared" (the batch's candidates serve all its mentions) or "per_mention" (each mention has its own).
     top_k: candidates searched for a mention. max_candidates: candidates kept on the span.
+    spans_key: link the spans of this group of `doc.spans`; null: the entities, `doc.ents`.
+    resolve_abbreviations: of a mention for which scispaCy's `abbreviation_detector` has found a long form, link that
+        too, where it stands, and keep what scores higher.
     nil_threshold: a mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored (before that:
         never NIL); a float in units of the score; null: never NIL.
     labels_discard: entity labels whose mentions are NIL without a search.
@@ -131,6 +129,8 @@ def make_linker(
         objective=objective,
         top_k=top_k,
         max_candidates=max_candidates,
+        spans_key=spans_key,
+        resolve_abbreviations=resolve_abbreviations,
         nil_threshold=nil_threshold,
         labels_discard=labels_discard,
         types=types,
@@ -163,6 +163,8 @@ class PelLinker(OnDisk, TrainablePipe):
         objective: "Objective",
         top_k: int = 64,
         max_candidates: int = 5,
+        spans_key: str | None = None,
+        resolve_abbreviations: bool = True,
         nil_threshold: Threshold = "tuned",
         labels_discard: Sequence[str] = (),
         types: Sequence[str] = (),
@@ -182,6 +184,8 @@ class PelLinker(OnDisk, TrainablePipe):
         self.objective = objective
         self.top_k = max(top_k, max_candidates)
         self.max_candidates = max_candidates
+        self.spans_key = spans_key
+        self.resolve_abbreviations = resolve_abbreviations
         self.nil_threshold = nil_threshold
         self.labels_discard = list(labels_discard)
         self.types = list(types)
@@ -214,15 +218,16 @@ class PelLinker(OnDisk, TrainablePipe):
             self.cfg.pop(key, None)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
-        """Link the entities of `docs`: for every Doc one `Link` an entity. RAISES: PelError without an indexed KB."""
+        """Link the mentions of `docs`: for every Doc one `Link` each. RAISES: PelError without an indexed KB."""
         docs = list(docs)
         if self._trainer is None:
-            warn_without_ner(docs, self.name)
-        wanted = [ent for doc in docs for ent in doc.ents if ent.label_ not in self.labels_discard]
+            warn_without_mentions(docs, self.name, self.spans_key)
+        mentions = [mentions_of(doc, self.spans_key) for doc in docs]
+        wanted = [span for spans in mentions for span in spans if span.label_ not in self.labels_discard]
         ranked = iter(self.rank(wanted, self.top_k, keep=self.max_candidates))
         return [
-            [self.link(next(ranked)) if ent.label_ not in self.labels_discard else Link(NIL, []) for ent in doc.ents]
-            for doc in docs
+            [self.link(next(ranked)) if span.label_ not in self.labels_discard else Link(NIL, []) for span in spans]
+            for spans in mentions
         ]
 
     def link(self, candidates: Candidates) -> Link:
@@ -241,7 +246,12 @@ class PelLinker(OnDisk, TrainablePipe):
 
         return explain(self, span, k)
 
-    def rank(
+    def rank(self, spans: Sequence[Span], k: int, **settings: Any) -> list[Candidates]:
+        """The `k` best entities of every span, of any Docs, as `(id, score)`, best first. A span without any word piece
+        has none. settings: see `rank_forms`, also for what it raises."""
+        return [candidates for candidates, _ in self.rank_forms(spans, k, **settings)]
+
+    def rank_forms(
         self,
         spans: Sequence[Span],
         k: int,
@@ -249,11 +259,11 @@ class PelLinker(OnDisk, TrainablePipe):
         keep: int | None = None,
         search: Callable | None = None,
         all_types: bool = False,
-    ) -> list[Candidates]:
-        """The `k` best entities of every span, of any Docs, as `(id, score)`, best first; only the first `keep` are
-        returned. A span without any word piece has none.
+    ) -> list[tuple[Candidates, Span]]:
+        """`rank`, and for every span the one that was read: itself, or its long form where that scores higher.
 
-        search: instead of the KB's, as `search_over` gives it. all_types: of any types, whatever the config allows.
+        keep: only so many of the `k` are returned. search: instead of the KB's, as `search_over` gives it.
+        all_types: of any types, whatever the config allows.
         RAISES: PelError without a KB and its index.
         """
         from .candidates import find_candidates
@@ -261,8 +271,25 @@ class PelLinker(OnDisk, TrainablePipe):
         if not spans:
             return []
         search, kb = search or self._searchable(), self._require_kb()
-        types = [None if all_types else self.types_for(span.label_) for span in spans]
-        return find_candidates(self.model, kb, search, spans, k, keep=keep, types=types)
+        long = self._long_forms(spans)
+        types = [None if all_types else self.types_for(spans[i].label_) for i in (*range(len(spans)), *long)]
+        found = find_candidates(self.model, kb, search, [*spans, *long.values()], k, keep=keep, types=types)
+        forms = list(zip(found, spans, strict=False))
+        for i, form in zip(long, zip(found[len(spans) :], long.values(), strict=True), strict=True):
+            forms[i] = max(forms[i], form, key=lambda one: top_score(one[0]))
+        return forms
+
+    def _long_forms(self, spans: Sequence[Span]) -> dict[int, Span]:
+        """The long forms of those `spans` that are abbreviations, by their place in it."""
+        if not self.resolve_abbreviations:
+            return {}
+        known: dict[Doc, dict[tuple[int, int], Span]] = {}
+        for span in spans:
+            if span.doc not in known:
+                known[span.doc] = long_forms(span.doc)
+        return {
+            i: long for i, span in enumerate(spans) if (long := known[span.doc].get((span.start, span.end))) is not None
+        }
 
     def types_for(self, label: str) -> frozenset[str] | None:
         """The types that the entity of a mention with that label may have; None: any."""
@@ -281,12 +308,7 @@ class PelLinker(OnDisk, TrainablePipe):
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write what `predict` found to the Docs."""
         for doc, links in zip(docs, scores, strict=True):
-            for ent, link in zip(doc.ents, links, strict=True):
-                if ent.kb_id and not self.overwrite:
-                    continue
-                for token in ent:
-                    token.ent_kb_id_ = link.kb_id
-                ent._.kb_ents, ent._.kb_prob = link.candidates, link.probability
+            write_links(doc, links, self.spans_key, overwrite=self.overwrite)
 
     # --- training ---
 
@@ -340,7 +362,11 @@ class PelLinker(OnDisk, TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelLinker.update")
-        mentions = [mention for example in examples for mention in training_mentions(example, self.use_gold_ents)]
+        mentions = [
+            mention
+            for example in examples
+            for mention in training_mentions(example, self.use_gold_ents, self.spans_key)
+        ]
         losses[self.name] += self._training().accumulate(mentions)
         if sgd not in (None, False):
             self.finish_update(sgd)

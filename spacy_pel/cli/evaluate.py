@@ -84,7 +84,7 @@ def evaluate(
         metrics |= calibration_metrics(ranked, linker.calibration)
 
     if with_end_to_end:
-        metrics |= end_to_end(nlp, docs, linker.kb)
+        metrics |= end_to_end(nlp, docs, linker.kb, linker.spans_key)
 
     _print_table(metrics)
     n_missing = sum(id_ not in linker.kb for id_ in gold_ids - {NIL})

@@ -11,6 +11,7 @@ from spacy.training import Example
 from spacy.util import logger
 
 from ..errors import PelError
+from ..mentions import mentions_of
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
@@ -75,13 +76,13 @@ def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
     }
 
 
-def training_mentions(example: Example, use_gold_ents: bool) -> list[GoldMention]:
-    """The gold mentions of the reference that have an id; without `use_gold_ents` only those of them that are an entity
-    of the predicted Doc too."""
+def training_mentions(example: Example, use_gold_ents: bool, spans_key: str | None = None) -> list[GoldMention]:
+    """The gold mentions of the reference that have an id; without `use_gold_ents` only those of them that are a mention
+    of the predicted Doc too (see `mentions_of`)."""
     mentions = [mention for mention in gold_mentions(example.reference) if mention.is_linked]
     if use_gold_ents:
         return mentions
-    predicted = {(ent.start_char, ent.end_char) for ent in example.predicted.ents}
+    predicted = {(span.start_char, span.end_char) for span in mentions_of(example.predicted, spans_key)}
     return [mention for mention in mentions if (mention.span.start_char, mention.span.end_char) in predicted]
 
 

@@ -11,13 +11,15 @@ from spacy.tokens import Doc
 
 from ..corpora.gold import NIL, gold_mentions, with_successors
 from ..errors import PelError
+from ..mentions import mentions_of
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
 
 
-def end_to_end(nlp: Language, docs: Sequence[Doc], kb: KnowledgeBase) -> dict[str, float]:
-    """Run `nlp` over the texts of `docs` and compare its entities with their gold mentions.
+def end_to_end(nlp: Language, docs: Sequence[Doc], kb: KnowledgeBase, spans_key: str | None = None) -> dict[str, float]:
+    """Run `nlp` over the texts of `docs` and compare its entities, or the spans of its group `spans_key`, with their
+    gold mentions.
 
     A predicted entity is right if an annotated gold mention has its very span, and its id among the correct ones;
     "NIL" is the id of a mention that has none in the KB. Precision: the share of right ones among predicted entities;
@@ -32,8 +34,8 @@ def end_to_end(nlp: Language, docs: Sequence[Doc], kb: KnowledgeBase) -> dict[st
             for mention in with_successors(gold_mentions(gold_doc), kb)
             if mention.ids
         }
-        predicted = {(ent.start_char, ent.end_char): ent.kb_id_ for ent in doc.ents}
-        hits = sum(kb_id in gold.get(span, ()) for span, kb_id in predicted.items())
+        predicted = {((span.start_char, span.end_char), span.kb_id_) for span in mentions_of(doc, spans_key)}
+        hits = sum(kb_id in gold.get(place, ()) for place, kb_id in predicted)
         score.tp += hits
         score.fp += len(predicted) - hits
         score.fn += len(gold) - hits

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..corpora.gold import NIL
+from ..mentions import top_score
 
 
 class RankedMention(NamedTuple):
@@ -21,8 +22,8 @@ class RankedMention(NamedTuple):
 
     @property
     def top_score(self) -> float:
-        """The score that the NIL threshold is held against; -inf without a candidate, so any threshold gives NIL."""
-        return self.candidates[0][1] if self.candidates else -math.inf
+        """See `spacy_pel.mentions.top_score`."""
+        return top_score(self.candidates)
 
     @property
     def rank(self) -> float:

@@ -1,0 +1,160 @@
+"""Groups of spans in place of entities, and abbreviations with their long forms."""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin, Span
+from tiny import make_kb, make_pipeline, train, write_encoder
+
+TEXT = "She took aspirin after the heart attack ."
+ASPIRIN, HEART_ATTACK = "D001241", "D009203"
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mentions")
+    encoder, kb = write_encoder(folder / "encoder"), make_kb(folder / "kb")
+    nlp, linker, examples, optimizer = make_pipeline(encoder, kb, model={"context": 0})  # texts may differ
+    train(nlp, examples, optimizer, steps=200)
+    linker.index(progress=False)
+    return nlp
+
+
+@pytest.fixture
+def linker(pipeline):
+    linker = pipeline.get_pipe("pel_linker")
+    before = dict(vars(linker))
+    yield linker
+    vars(linker).update(before)
+
+
+def with_group(nlp, *spans, key="found"):
+    """A Doc of which a group has these (start, end, label)."""
+    doc = nlp.make_doc(TEXT)
+    doc.spans[key] = [Span(doc, start, end, label=label, span_id=f"s{start}") for start, end, label in spans]
+    return doc
+
+
+def test_a_group_is_linked_where_spans_overlap(pipeline, linker):
+    linker.spans_key = "found"
+    doc = linker(with_group(pipeline, (2, 3, "DRUG"), (4, 7, "X"), (5, 7, "X")))
+    group = doc.spans["found"]
+    assert [span.kb_id_ for span in group][::2] == [ASPIRIN, HEART_ATTACK] and group[1].kb_id_
+    assert (group[0].text, group[0].label_, group[0].id_) == ("aspirin", "DRUG", "s2")
+    assert [span._.kb_ents[0][0] for span in group] == [span.kb_id_ for span in group]
+    assert group.name == "found" and doc.ents == ()
+
+
+def test_results_are_kept_for_spans_with_the_same_offsets(pipeline, linker):
+    """Extension values belong to offsets; the group has those of each span."""
+    linker.spans_key, linker.types_by_label = "found", {"DRUG": ["Chemical"], "ILLNESS": ["Disease"]}
+    doc = linker(with_group(pipeline, (2, 3, "DRUG"), (2, 3, "ILLNESS")))
+    again = next(DocBin(docs=[doc], store_user_data=True).get_docs(pipeline.vocab))
+    types = {e.id: e.types for e in linker.kb.entities()}
+    for group in (doc.spans["found"], again.spans["found"]):
+        assert group[0].kb_id_ == ASPIRIN and types[group[1].kb_id_] == ("Disease",)
+        for span, candidates, kind in zip(group, group.attrs["kb_ents"], ("Chemical", "Disease"), strict=True):
+            assert candidates[0][0] == span.kb_id_ and {types[id_] for id_, _ in candidates} == {(kind,)}
+        assert group.attrs["kb_prob"] == [None, None]
+
+
+def test_ids_that_are_there_are_kept_without_overwrite(pipeline, linker):
+    linker.spans_key, linker.overwrite = "found", False
+    doc = with_group(pipeline, (2, 3, "X"))
+    doc.spans["found"] = [Span(doc, 2, 3, label="X", kb_id="MINE"), Span(doc, 5, 7, label="X")]
+    assert [span.kb_id_ for span in linker(doc).spans["found"]] == ["MINE", HEART_ATTACK]
+    assert [bool(found) for found in doc.spans["found"].attrs["kb_ents"]] == [False, True]
+
+
+def test_pipe_equals_call(pipeline, linker):
+    linker.spans_key = "found"
+    spans = [((2, 3, "X"),), (), ((5, 7, "X"), (4, 7, "X"))]
+    one_by_one = [linker(with_group(pipeline, *own)) for own in spans]
+    for one, other in zip(one_by_one, linker.pipe(with_group(pipeline, *own) for own in spans), strict=True):
+        assert [span.kb_id_ for span in one.spans["found"]] == [span.kb_id_ for span in other.spans["found"]]
+
+
+def test_a_group_that_is_not_there(pipeline, linker):
+    linker.spans_key = "sc"
+    with pytest.warns(UserWarning, match=r"doc.spans\['sc'\].*groups: 'found'.*correct the key"):
+        doc = linker(with_group(pipeline, (2, 3, "X")))
+    assert "sc" not in doc.spans and doc.spans["found"][0].kb_id_ == ""
+
+
+def test_it_is_a_setting_of_the_config(pipeline, tmp_path):
+    pipeline.to_disk(tmp_path / "linker")
+    nlp = spacy.load(tmp_path / "linker", config={"components.pel_linker.spans_key": "sc"})
+    assert nlp.get_pipe("pel_linker").spans_key == "sc"
+    ruler = nlp.add_pipe("span_ruler", first=True, config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "X", "pattern": "aspirin"}, {"label": "X", "pattern": "the heart attack"}])
+    doc = nlp(TEXT)
+    assert doc.spans["sc"][0].kb_id_ == ASPIRIN
+
+
+@pytest.fixture
+def abbreviations():
+    """The extensions of scispaCy's detector, as it sets them."""
+    had = {
+        name: kind.get_extension(name)
+        for kind, name in ((Doc, "abbreviations"), (Span, "long_form"))
+        if kind.has_extension(name)
+    }
+    Doc.set_extension("abbreviations", default=[], force=True)
+    Span.set_extension("long_form", default=None, force=True)
+    yield
+    for kind, name in ((Doc, "abbreviations"), (Span, "long_form")):
+        kind.remove_extension(name)
+        if name in had:
+            default, method, getter, setter = had[name]
+            kind.set_extension(name, default=default, method=method, getter=getter, setter=setter)
+
+
+def abbreviated(nlp, *, serializable=False):
+    """A Doc in which ZQ is short for heart attack."""
+    doc = nlp.make_doc("She took aspirin after the heart attack . ZQ came again .")
+    short, long = doc[8:9], doc[5:7]
+    if serializable:
+        doc._.abbreviations = [{"short_start": 8, "short_end": 9, "long_start": 5, "long_end": 7}]
+    else:
+        short._.long_form = long
+        doc._.abbreviations = [short]
+    doc.ents = [Span(doc, 2, 3, label="X"), Span(doc, 8, 9, label="X")]
+    return doc
+
+
+@pytest.mark.parametrize("serializable", [False, True])
+def test_the_better_of_short_and_long_form(pipeline, linker, abbreviations, serializable):
+    doc = linker(abbreviated(pipeline, serializable=serializable))
+    assert [ent.kb_id_ for ent in doc.ents] == [ASPIRIN, HEART_ATTACK]
+    long = Span(doc, 5, 7, label="X")
+    assert doc.ents[1]._.kb_ents[0] == (HEART_ATTACK, pytest.approx(linker.rank([long], 1)[0][0][1], abs=1e-5))
+    explanation = linker.explain(doc.ents[1])
+    assert explanation.long_form == "heart attack" and "ZQ (read as 'heart attack')" in str(explanation)
+    assert linker.explain(doc.ents[0]).long_form is None
+
+    linker.resolve_abbreviations = False
+    (short,) = linker.rank([doc.ents[1]], 1)
+    assert short[0][1] < doc.ents[1]._.kb_ents[0][1]
+    assert linker.explain(doc.ents[1]).long_form is None
+
+
+def test_the_short_form_wins_where_it_scores_higher(pipeline, linker, abbreviations):
+    doc = abbreviated(pipeline)
+    doc[5:7]._.long_form = doc[8:9]  # the wrong way round
+    doc._.abbreviations = [doc[5:7]]
+    doc.ents = [Span(doc, 5, 7, label="X")]
+    assert linker(doc).ents[0].kb_id_ == HEART_ATTACK
+    assert linker.explain(doc.ents[0]).long_form is None
+
+
+def test_scispacy_finds_them(pipeline, linker):
+    """The detector itself, in a pipeline of its own."""
+    abbreviation = pytest.importorskip("scispacy.abbreviation", reason="the extra `scispacy` is not installed")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("abbreviation_detector")
+    assert abbreviation.AbbreviationDetector
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "X", "pattern": "TR"}])
+    doc = linker(nlp("Severe tricuspid regurgitation (TR) was seen. TR is a leaking valve."))
+    assert [ent.kb_id_ for ent in doc.ents] == ["D014262", "D014262"]
+    assert linker.explain(doc.ents[1]).long_form == "tricuspid regurgitation"
