@@ -154,6 +154,34 @@ def remove(
     _report(kb, f"removed {_many(len(set(ids)))}")
 
 
+@command("patterns", kb_app)
+def patterns(
+    path: KB_PATH,
+    out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.jsonl")],
+    label: Annotated[str, typer.Option(help="Of the spans that they find")] = "ENTITY",
+    min_length: Annotated[int, typer.Option(help="Leave shorter names out", min=1)] = 3,
+    lang: Annotated[str, typer.Option(help="Language whose stop words are left out")] = "en",
+) -> None:
+    """Write the names of a KB as patterns of spaCy's `span_ruler` or `entity_ruler`, which find mentions without NER.
+
+    Example: python -m spacy pel kb patterns linker patterns.jsonl
+    """
+    import srsly
+    from spacy.util import get_lang_class
+
+    from ..files import write_atomically
+    from ..kb.patterns import patterns as patterns_of
+
+    try:
+        stop_words = get_lang_class(lang).Defaults.stop_words
+    except ImportError as error:
+        raise PelError(f"--lang {lang}: spaCy does not know this language") from error
+    found = patterns_of(_open(path).entities(), label=label, min_length=min_length, stop_words=stop_words)
+    lines = [srsly.json_dumps(pattern) for pattern in found]
+    write_atomically(out, "".join(line + "\n" for line in lines).encode())
+    msg.good(f"Wrote {len(lines):,} patterns to {out}")
+
+
 def _open(path: Path) -> KnowledgeBase:
     """The KB at `path`, or that of the pipeline at `path`, found without loading the pipeline."""
     from ..kb.knowledge_base import KnowledgeBase
