@@ -1,0 +1,45 @@
+"""`spacy pel card`: a description of a pipeline with its KB, for those who install it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command
+from .pipeline import load_linker
+
+
+@command("card")
+def card(
+    pipeline: Annotated[Path, typer.Argument(help="The folder of a pipeline with a pel_linker and its KB")],
+    metrics: Annotated[Path | None, typer.Option(help="What `evaluate --output` wrote")] = None,
+) -> None:
+    """Describe the KB, the settings and the measures of a pipeline in its meta.json, of which `spacy package` and the
+    hubs make the page that users read.
+
+    Example: python -m spacy pel card linker --metrics metrics/dev.json
+    """
+    import json
+
+    import srsly
+
+    from ..files import write_atomically
+    from ..model_card import model_card
+
+    try:
+        measured: Any = srsly.read_json(metrics) if metrics else None
+    except ValueError as error:
+        raise PelError(f"{metrics} is no JSON: name the file of `spacy pel evaluate --output`") from error
+    if measured is not None and not (isinstance(measured, dict) and "recall_at_1" in measured):
+        raise PelError(f"{metrics} has no measures: name the file of `spacy pel evaluate --output`")
+    nlp, _, linker = load_linker(str(pipeline))
+    file = pipeline / "meta.json"
+    meta: Any = srsly.read_json(file)
+    meta["notes"] = model_card(nlp, linker, measured)
+    write_atomically(file, json.dumps(meta, indent=2).encode())
+    typer.echo(meta["notes"])
+    msg.good(f"Wrote it into {file}, as `notes`")

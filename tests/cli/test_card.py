@@ -1,0 +1,116 @@
+"""A pipeline described, packed, installed elsewhere with pip, and linking as before."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import spacy
+import srsly
+from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+
+LINK = """
+import json, sys, spacy
+nlp = spacy.load(sys.argv[1])
+if len(sys.argv) > 2:
+    nlp.get_pipe("pel_linker").set_kb(sys.argv[2])
+for line in sys.stdin:
+    print(json.dumps([(ent.text, ent.kb_id_, ent._.is_nil) for ent in nlp(line.rstrip()).ents]))
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    make_kb(tmp_path / "kb")
+    nlp, linker, examples, optimizer = make_pipeline(
+        write_encoder(tmp_path / "encoder"), KnowledgeBase(tmp_path / "kb"), model={"context": 0}
+    )
+    train(nlp, examples, optimizer)
+    linker.index(progress=False)
+    linker.cfg["nil_threshold"] = 0.25
+    ruler = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "X", "pattern": form} for _, forms in SENTENCES for form in forms])
+    nlp.to_disk(tmp_path / "linker")
+    return tmp_path / "linker"
+
+
+def card(*arguments):
+    return CliRunner().invoke(pel_app, ["card", *map(str, arguments)])
+
+
+def test_the_card(pipeline, tmp_path):
+    metrics = {"n_mentions": 1234, "recall_at_1": 0.5, "nil_f1": None, "reliability": []}
+    srsly.write_json(tmp_path / "dev.json", metrics)
+    before = srsly.read_json(pipeline / "meta.json")
+    result = card(pipeline, "--metrics", tmp_path / "dev.json")
+    assert result.exit_code == 0, result.output
+    notes = srsly.read_json(pipeline / "meta.json").pop("notes")
+    for row in (
+        "| Source | test |",
+        "| Licence | not stated |",
+        "| Entities | 12 |",
+        "| Index | flat, cosine, 32 dimensions |",
+        "| Mention length | 32 |",
+        "| Negatives | 4, 50 % hard, shared |",
+        "| NIL threshold | 0.2500 |",
+        "| `n_mentions` | 1,234 |",
+        "| `recall_at_1` | 0.500 |",
+        "| `nil_f1` | – |",
+    ):
+        assert row in notes.splitlines()
+    assert notes in result.output
+    assert {key: value for key, value in srsly.read_json(pipeline / "meta.json").items() if key != "notes"} == before
+    assert spacy.load(pipeline).meta["notes"] == notes
+    assert card(pipeline).exit_code == 0 and "Measures" not in srsly.read_json(pipeline / "meta.json")["notes"]
+
+
+def test_what_is_no_file_of_measures(pipeline, tmp_path):
+    before = (pipeline / "meta.json").read_bytes()
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "b.json").write_text("[1]")
+    for name in ("a.json", "b.json", "none.json"):
+        result = card(pipeline, "--metrics", tmp_path / name)
+        assert result.exit_code == 1 and name in result.stderr and len(result.stderr.strip().splitlines()) == 1
+    assert (pipeline / "meta.json").read_bytes() == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("with_kb", [True, False], ids=["with its KB", "KB outside"])
+def test_an_installed_package_links_the_same(pipeline, tmp_path, with_kb):
+    """Without its KB, which is named at load, the package is the same pipeline saved with `save_kb = false`."""
+    texts = [text for text, _ in SENTENCES]
+    nlp = spacy.load(pipeline)
+    expected = [[[ent.text, ent.kb_id_, ent._.is_nil] for ent in nlp(text).ents] for text in texts]
+    assert sum(map(len, expected)) == 12
+    source = pipeline
+    if not with_kb:
+        source = tmp_path / "slim"
+        spacy.load(pipeline, config={"components.pel_linker.save_kb": False}).to_disk(source)
+    assert card(pipeline).exit_code == 0
+
+    def run(*command, **settings):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **settings)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    (tmp_path / "out").mkdir()
+    package = ("package", source, tmp_path / "out", "--name", "linked", "--version", "1.2.3", "--build", "wheel")
+    run(sys.executable, "-m", "spacy", *map(str, package))
+    (wheel,) = (tmp_path / "out").rglob("*.whl")
+    (pipeline / "pel_linker" / "kb").rename(tmp_path / "moved")  # nothing may be read from where it was
+    site = tmp_path / "site"
+    run(sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(site), str(wheel))
+    kb = () if with_kb else (str(tmp_path / "moved"),)
+    script = f"import sys; sys.path.insert(0, {str(site)!r})\n{LINK}"
+    printed = run(sys.executable, "-c", script, "en_linked", *kb, input="\n".join(texts), cwd=tmp_path)
+    assert [json.loads(line) for line in printed.splitlines()] == expected
+    if with_kb:
+        assert "Requires-Dist: spacy-pel" in next(site.glob("*.dist-info/METADATA")).read_text()
+        assert "| Entities | 12 |" in next(site.glob("en_linked/*/README.md")).read_text()
