@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import PelError
+from .scispacy_names import ScispacyFields
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(ScispacyFields):
     """One record of a KB. `id` is what `ent.kb_id_` becomes; only `id` and `name` are required.
 
     `types` are what filters compare, `type_names` what the encoder reads in their place: one for each type, or none

@@ -16,6 +16,7 @@ from .changes import Changes
 from .entity import Entity
 from .entity_store import EntityStore
 from .folders import left_aside, new_folder
+from .scispacy_names import ScispacyNames
 from .vector_index import VectorIndex, auto_type
 
 __all__ = ["Entity", "KnowledgeBase"]
@@ -26,7 +27,7 @@ VECTORS = "vectors-{}.faiss"
 VECTORS_META = ("dim", "metric", "index_type", "fingerprint", "vectors")
 
 
-class KnowledgeBase(Mapping[str, Entity]):
+class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
     """A KB folder, opened to be looked up and searched. As a mapping it goes from ids to entities, in row order.
 
     Rows number the entities, in `entities.sqlite` as in the vector file, which is memory-mapped: from 0, without gaps
@@ -133,11 +134,6 @@ class KnowledgeBase(Mapping[str, Entity]):
     def size_bytes(self) -> int:
         """Bytes on disk of the entities and the current vectors."""
         return (self.path / ENTITIES).stat().st_size + self.meta.get("vectors", {}).get("size", 0)
-
-    @property
-    def cui_to_entity(self) -> Mapping[str, Entity]:
-        """The KB itself, under the name that scispaCy gives to this mapping."""
-        return self
 
     def __len__(self) -> int:
         return len(self._store)
