@@ -67,9 +67,10 @@ def tune_threshold(
 
 
 def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int = 200) -> list[dict[str, float]]:
-    """What the thresholds reach, lowest first: `threshold`, `precision` and `recall` of the NIL class, and
-    `linked_right` as in `NilThreshold`. Where more than `most` can be told apart, that many, evenly spread over their
-    order. Empty unless there are both NIL mentions and mentions in the KB."""
+    """What the thresholds reach, lowest first: `threshold`, `precision` and `recall` of the NIL class, `linked_right`
+    as in `NilThreshold`, `all_recall_at_1` and `all_recall_at_64` as in `link_metrics`. Where more than `most` can be
+    told apart, that many, evenly spread over their order. Empty unless there are both NIL mentions and mentions in the
+    KB."""
     cuts = _cuts(ranked, kb_ids)
     if not 0 < cuts.n_nil < len(cuts.scores):
         return []
@@ -80,6 +81,7 @@ def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int
             "precision": float(cuts.measures["precision"][i]),
             "recall": float(cuts.measures["recall"][i]),
             "linked_right": float(cuts.linked_right[i]),
+            **{f"all_recall_at_{k}": float(values[i]) for k, values in cuts.all_recall.items()},
         }
         for i in shown
     ]
@@ -87,7 +89,7 @@ def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int
 
 class _Cuts(NamedTuple):
     """Every way in which a threshold can part the annotated mentions: `n_under` (c,) mentions have the lowest of the
-    sorted top `scores` (n,), with these `measures` (c,) of the NIL class."""
+    sorted top `scores` (n,), with these `measures` (c,) of the NIL class, and `all_recall` (c,) at 1 and 64."""
 
     scores: np.ndarray
     n_under: np.ndarray
@@ -95,6 +97,7 @@ class _Cuts(NamedTuple):
     measures: dict[str, np.ndarray]
     linked_right: np.ndarray
     recall_at_1: float
+    all_recall: dict[int, np.ndarray]
 
 
 def _cuts(ranked: Sequence[RankedMention], kb_ids: Container[str]) -> _Cuts:
@@ -102,14 +105,21 @@ def _cuts(ranked: Sequence[RankedMention], kb_ids: Container[str]) -> _Cuts:
     nil = is_nil(annotated, kb_ids)
     scores = np.array([mention.top_score for mention in annotated], dtype=np.float64)
     order = np.argsort(scores, kind="stable")
-    right = np.array([mention.rank == 1 for mention in annotated], dtype=bool)[order]
     scores, nil = scores[order], nil[order]
-    right &= ~nil
+    rank = np.where(nil, np.inf, np.array([mention.rank for mention in annotated], dtype=np.float64)[order])
     n_nil, n_in_kb = int(nil.sum()), max(int((~nil).sum()), 1)
     n_under = np.append(np.flatnonzero(scores[:-1] < scores[1:]) + 1, len(scores))[: len(scores)]
-    hits, lost = np.cumsum(nil)[n_under - 1], np.cumsum(right)[n_under - 1]
-    measures = {"precision": hits / n_under, "recall": hits / max(n_nil, 1), "f1": 2 * hits / (n_under + n_nil)}
-    return _Cuts(scores, n_under, n_nil, measures, (right.sum() - lost) / n_in_kb, float(right.sum() / n_in_kb))
+    hits = np.cumsum(nil)[n_under - 1]
+    linked = {k: (rank <= k).sum() - np.cumsum(rank <= k)[n_under - 1] for k in (1, 64)}
+    return _Cuts(
+        scores=scores,
+        n_under=n_under,
+        n_nil=n_nil,
+        measures={"precision": hits / n_under, "recall": hits / max(n_nil, 1), "f1": 2 * hits / (n_under + n_nil)},
+        linked_right=linked[1] / n_in_kb,
+        recall_at_1=float((rank <= 1).sum() / n_in_kb),
+        all_recall={k: (hits + right) / max(len(scores), 1) for k, right in linked.items()},
+    )
 
 
 def _best_cut(measures: dict[str, np.ndarray], target: Target | None) -> int:

@@ -131,6 +131,8 @@ def test_the_curve_by_hand():
     assert [point["precision"] for point in curve] == pytest.approx([1, 1 / 2, 2 / 3, 2 / 4, 2 / 5])
     assert [point["recall"] for point in curve] == pytest.approx([1 / 2, 1 / 2, 1, 1, 1])
     assert [point["linked_right"] for point in curve] == pytest.approx([2 / 3, 1 / 3, 1 / 3, 1 / 3, 0])
+    assert [point["all_recall_at_1"] for point in curve] == pytest.approx([3 / 5, 2 / 5, 3 / 5, 3 / 5, 2 / 5])
+    assert [point["all_recall_at_64"] for point in curve] == pytest.approx([4 / 5, 3 / 5, 4 / 5, 3 / 5, 2 / 5])
 
 
 def test_the_curve_is_that_of_scikit_learn():
@@ -152,6 +154,8 @@ def test_a_long_curve_is_thinned_and_keeps_its_ends():
     point = curve[20]
     measured = link_metrics(ranked, KB, nil_threshold=point["threshold"])
     assert (point["precision"], point["recall"]) == pytest.approx((measured["nil_precision"], measured["nil_recall"]))
+    for key in ("all_recall_at_1", "all_recall_at_64"):
+        assert point[key] == pytest.approx(measured[key])
 
 
 @pytest.mark.parametrize("ranked", [[], mentions((0.1, True)), mentions((0.1, False), (0.2, False))])
