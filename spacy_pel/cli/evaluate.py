@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from wasabi import msg
@@ -12,6 +13,10 @@ from wasabi import msg
 from ..errors import PelError
 from .app import command
 from .pipeline import load_linker
+
+if TYPE_CHECKING:
+    from ..evaluation.metrics import RankedMention
+    from ..kb.knowledge_base import KnowledgeBase
 
 MIN_DEPTH = 64  # recall_at_64 is always reported
 TABLE = {
@@ -39,6 +44,9 @@ def evaluate(
         bool,
         typer.Option("--end-to-end", help="Also score, by span and id, the entities that the pipeline finds"),
     ] = False,
+    plots: Annotated[
+        Path | None, typer.Option(help="Draw figures into this folder, as PNG and SVG; wants the extra `plots`")
+    ] = None,
     gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
 ) -> None:
     """Link the gold mentions of a corpus and print the measures: recall, MRR, NIL, speed.
@@ -56,9 +64,12 @@ def evaluate(
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
     from ..evaluation.nil import nil_curve
+    from ..evaluation.plots import require_matplotlib
     from ..evaluation.ranking import rank_gold
     from ..files import write_atomically
 
+    if plots:
+        require_matplotlib()
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id)
     assert linker.kb is not None  # load_linker saw to it
     docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
@@ -73,6 +84,8 @@ def evaluate(
         known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
         known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
 
+    if plots:
+        _make_folder(plots)
     start = perf_counter()
     ranked = rank_gold(linker, docs, k=max(MIN_DEPTH, linker.top_k), progress=True)
     seconds = perf_counter() - start
@@ -94,6 +107,30 @@ def evaluate(
     if output:
         write_atomically(output, (json.dumps(metrics, indent=2, allow_nan=False) + "\n").encode())
         msg.good(f"Wrote {output}")
+    if plots:
+        _write_plots(plots, ranked, metrics, linker.kb)
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PelError(f"--plots {path}: no such folder can be made ({error.strerror}); choose another") from error
+
+
+def _write_plots(folder: Path, ranked: Sequence[RankedMention], metrics: dict[str, Any], kb: KnowledgeBase) -> None:
+    from ..evaluation.plots import draw_figures, save_figure
+
+    written = []
+    for name, figure in draw_figures(ranked, metrics, kb).items():
+        if isinstance(figure, str):
+            msg.text(f"No figure {name}: {figure}.")
+        else:
+            save_figure(figure, folder / name)
+            written.append(name)
+    msg.good(f"Wrote {', '.join(written)} to {folder}, each as .png and .svg")
+    if metrics["nil_threshold"] is None:
+        msg.text("The figures show no NIL threshold: none is in force; run `spacy pel tune-nil`.")
 
 
 def _print_table(metrics: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 import spacy
@@ -65,6 +66,38 @@ def test_the_reliability_of_a_calibrated_linker(tmp_path, linker, dev):
     right = metrics["recall_at_1"] * metrics["n_in_kb"] / 3
     assert metrics["reliability"] == [{"n": 3, "probability": 0.5, "right": pytest.approx(right)}]
     assert metrics["link_ece"] == pytest.approx(abs(right - 0.5))
+
+
+def test_plots(tmp_path, linker, dev):
+    pytest.importorskip("matplotlib")
+    linker.calibration = Calibration(1.0, 0.0)
+    folder = tmp_path / "new" / "plots"
+    result = run(dev, "--plots", folder)
+    assert result.exit_code == 0 and "No figure" not in result.output
+    names = ("nil_precision_recall", "recall_at_k", "reliability", "top_scores")
+    assert {path.name for path in folder.iterdir()} == {f"{name}{end}" for name in names for end in (".png", ".svg")}
+
+
+def test_plots_of_what_is_there(tmp_path, linker, dev):
+    pytest.importorskip("matplotlib")
+    linker.threshold = None
+    result = run(dev, "--plots", tmp_path / "plots")
+    assert result.exit_code == 0
+    assert "No figure reliability: the linker is not calibrated" in result.output
+    assert "show no NIL threshold" in result.output
+    assert not (tmp_path / "plots" / "reliability.png").exists() and (tmp_path / "plots" / "top_scores.png").exists()
+
+
+def test_plots_that_cannot_be_written_are_refused_before_anything_is_linked(tmp_path, monkeypatch, linker, dev):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "file").write_text("in the way")
+    taken = run(dev, "--plots", tmp_path / "file")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    missing = run(dev, "--plots", tmp_path / "plots")
+    for result, error in ((taken, f"--plots {tmp_path / 'file'}: no such folder"), (missing, "spacy-pel[plots]")):
+        assert result.exit_code == 1 and error in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert not linker.calls and not (tmp_path / "plots").exists()
 
 
 def test_candidates_beyond_64_where_the_linker_searches_more(linker, dev):

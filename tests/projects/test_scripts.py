@@ -13,11 +13,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import spacy
 import srsly
 import typer
 from spacy.schemas import ConfigSchemaTraining
+from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
 
+from spacy_pel import render_links
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.umls import read_umls
 
@@ -198,6 +201,26 @@ def test_drawn_part_of_a_kb_is_seeded_and_keeps_the_gold():
     assert part != baselines.draw(entities, {"D40", "D3"}, 10, seed=2)
     assert [entities.index(e) for e in part] == sorted(entities.index(e) for e in part)
     assert baselines.draw(entities, set(), 0, seed=0) == entities
+
+
+def test_the_picture_of_links_has_what_render_links_has():
+    pytest.importorskip("matplotlib")
+    linked = script("linked", "quickstart")
+    doc = Doc(spacy.blank("en").vocab, words=["Her", "MS", "and", "XY"])
+    doc.ents = [Span(doc, 1, 2, label="D", kb_id="C1"), Span(doc, 3, 4, label="D", kb_id="NIL")]
+    reader = linked.MarkupReader()
+    reader.feed(render_links(doc, {"C1": Entity("C1", "multiple <sclerosis>")}, kb_url_template="https://kb/{}"))
+    (line,) = reader.lines
+    assert [[tuple(run) for run in piece.runs] for piece in line] == [
+        [("Her", "text")],
+        [("MS", "text"), ("D", "label"), ("multiple <sclerosis> · C1", "link")],
+        [("and", "text")],
+        [("XY", "text"), ("D", "label"), ("NIL", "id")],
+    ]
+    assert len({piece.colour for piece in line}) == 3
+    texts = linked.draw(reader.lines).axes[0].texts
+    ends = [text.get_position()[0] + run.width for text, run in zip(texts, (run for p in line for run in p.runs))]
+    assert all(end < text.get_position()[0] for end, text in zip(ends, texts[1:]))
 
 
 def check_rrf(capsys, *arguments):

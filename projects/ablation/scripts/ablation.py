@@ -110,13 +110,13 @@ def figure(
     names: Annotated[list[str], typer.Argument(help="Runs: NAME-SEED")],
 ) -> None:
     """Draw the gradient norms of runs, a step a point; of the second half of the steps print mean and deviation."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
     import numpy as np
+    from matplotlib.figure import Figure
 
-    _, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    from spacy_pel.evaluation.plots import save_figure
+
+    drawn = Figure(figsize=(8, 4), layout="constrained")
+    axes = drawn.subplots()
     for name in names:
         norms = np.array([line["gradient_norm"] for line in srsly.read_jsonl(Path("training") / name / "steps.jsonl")])
         late = norms[len(norms) // 2 :]
@@ -124,9 +124,7 @@ def figure(
         typer.echo(f"{name}: mean {late.mean():.4g}, deviation {late.std():.4g}, ratio {late.std() / late.mean():.3f}")
     axes.set(xlabel="step", ylabel="norm of the gradient, before clipping", yscale="log")
     axes.legend(title="deviation / mean in the second half")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    for suffix in (".png", ".svg"):
-        plt.savefig(output.with_suffix(suffix), dpi=150)
+    save_figure(drawn, output)
 
 
 def spacy(*arguments: object) -> None:

@@ -50,13 +50,13 @@ def figure(
 ) -> None:
     """Left: precision and recall of the NIL class over all thresholds, a dot at the tuned one. Right: what is gained
     for NIL and lost in the KB."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
+    from spacy_pel.evaluation.plots import save_figure
 
     runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in sorted(metrics.glob("*.json"))}
-    _, (curves, trade) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    drawn = Figure(figsize=(11, 4.5), layout="constrained")
+    curves, trade = drawn.subplots(1, 2)
     for number, (name, found) in enumerate(runs.items()):
         colour = f"C{number}"
         recall, precision = ([point[key] for point in found["nil_curve"]] for key in ("recall", "precision"))
@@ -70,9 +70,7 @@ def figure(
     curves.legend(title="average precision")
     trade.set(xlabel="average precision of NIL", ylabel="recall@1 in the KB")
     trade.margins(0.2)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    for suffix in (".png", ".svg"):
-        plt.savefig(output.with_suffix(suffix), dpi=150)
+    save_figure(drawn, output)
 
 
 def spacy(*arguments: object) -> None:
