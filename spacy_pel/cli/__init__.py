@@ -2,7 +2,7 @@
 
 from spacy.cli._util import app as spacy_app
 
-from . import build_kb, convert, evaluate, index, kb, new_project, okb, tune_nil  # noqa: F401  (importing registers them)
+from . import build_kb, convert, evaluate, index, kb, link, new_project, okb, tune_nil  # noqa: F401  (importing registers them)
 from .app import pel_app
 
 spacy_app.add_typer(pel_app, name="pel")
