@@ -2,7 +2,18 @@
 
 from spacy.cli._util import app as spacy_app
 
-from . import build_kb, card, convert, evaluate, index, kb, new_project, okb, tune_nil  # noqa: F401  (importing registers them)
+from . import (  # noqa: F401  (importing registers them)
+    build_kb,
+    card,
+    convert,
+    evaluate,
+    index,
+    kb,
+    link,
+    new_project,
+    okb,
+    tune_nil,
+)
 from .app import pel_app
 
 spacy_app.add_typer(pel_app, name="pel")

@@ -18,10 +18,10 @@ from spacy.util import filter_spans
 
 from ..errors import PelError
 from .gold import GOLD_GROUP, NIL
+from .offsets import expanded_span
 
 PASSAGE = re.compile(r"(?P<pmid>[^|\t]+)\|(?P<kind>[ta])\|(?P<text>.*)", re.DOTALL)
 UNLINKED = "-1"  # PubTator's id for "annotated, but no concept fits"
-UNTYPED = "MENTION"  # spaCy drops entities without a label
 
 
 @dataclass
@@ -112,13 +112,10 @@ class PubTatorReader:
         if not found.strip():
             self.counts.blank += 1
             return None
-        start = mention.start + len(found) - len(found.lstrip())
-        end = mention.end - len(found) + len(found.rstrip())
         kb_id = self._kb_id(mention.ids)
-        span = doc.char_span(start, end, label=mention.label, kb_id=kb_id, alignment_mode="expand")
-        assert span is not None  # both ends are characters of tokens
+        span = expanded_span(doc, mention.start, mention.end, label=mention.label, kb_id=kb_id)
         self.counts.mentions += 1
-        self.counts.widened += (span.start_char, span.end_char) != (start, end)
+        self.counts.widened += span.text != found.strip()
         return span
 
     def _kb_id(self, column: str) -> str:
@@ -185,4 +182,4 @@ def _parse_mention(line: str, number: int, where: str) -> _Mention | None:
     except ValueError as error:
         raise PelError(f"{where}: the offsets {columns[1]!r} and {columns[2]!r} must be integers") from error
     ids = columns[5] if len(columns) > 5 else ""
-    return _Mention(number, start, end, columns[3], columns[4].strip() or UNTYPED, ids, len(columns) > 6)
+    return _Mention(number, start, end, columns[3], columns[4].strip(), ids, len(columns) > 6)

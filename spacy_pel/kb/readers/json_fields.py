@@ -14,8 +14,8 @@ def numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in enumerate(file, start=1) if line.strip())
 
 
-def parse_object(line: bytes) -> dict[str, Any]:
-    """The JSON object on `line`. RAISES: `PelError` where it is none."""
+def parse_object(line: bytes, shape: str = '{"id": …, "name": …}') -> dict[str, Any]:
+    """The JSON object on `line`. RAISES: `PelError` where it is none, which says that it should have this `shape`."""
     try:
         record = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -23,7 +23,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise PelError(f"the line is not valid JSON ({error}); write one JSON object a line") from error
     if not isinstance(record, dict):
-        raise PelError(f'the line is not a JSON object but {json.dumps(record)[:40]}; write {{"id": …, "name": …}}')
+        raise PelError(f"the line is not a JSON object but {json.dumps(record)[:40]}; write {shape}")
     return record
 
 

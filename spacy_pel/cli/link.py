@@ -1,0 +1,155 @@
+"""`spacy pel link`: the mentions of texts in a file, linked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from enum import Enum
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from ..errors import PelError
+from .app import command
+from .interrupts import interrupts_held
+from .pipeline import load_linker
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+    from ..corpora.linked import LinkedDocs, LinkedLines
+    from ..corpora.texts import Line
+
+STANDARD = Path("-")  # standard input or output
+ZONE = 10  # batches, after which spaCy forgets the words that it met in them
+INTERRUPTED, NOT_READ = 130, 141  # the shell's status after Ctrl-C, and of a program whose reader has gone
+
+
+class Format(str, Enum):
+    """The formats that can be read."""
+
+    jsonl = "jsonl"
+    txt = "txt"
+
+
+@command("link")
+def link(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB")],
+    source: Annotated[
+        Path, typer.Argument(help="Texts, one a line, plain or .gz; - is standard input", metavar="INPUT")
+    ],
+    out: Annotated[Path, typer.Argument(help="JSONL or .spacy file to write; - is standard output")],
+    format: Annotated[
+        Format | None, typer.Option(help='Objects with a "text", or plain text [default: by the suffix; jsonl for -]')
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Texts that go through the pipeline together")] = 256,
+    force: Annotated[bool, typer.Option("--force", "-F", help="Replace the file at OUT")] = False,
+    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
+) -> None:
+    """Find and link the mentions of texts. OUT has the lines of INPUT with "ents", a list of {start, end, text, label,
+    kb_id, is_nil, kb_ents}, and kb_prob where tune-nil has been; offsets are in characters, kb_ents are [id, score],
+    best first.
+
+    Where a line of INPUT has "ents" already, objects with start, end and label, they are what is linked and nothing
+    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is linked.
+
+    In a .spacy file are the Docs with their user data. It is held in memory until the end; JSONL is not.
+
+    Example: python -m spacy pel link linker abstracts.jsonl linked.jsonl
+
+    Example: python -m spacy pel link linker notes.txt - | head
+    """
+    format_name = format.value if format else _format_of(source)
+    _check_source(source)
+    _check_out(out, source, force)
+    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id)
+
+    from ..corpora.docbin import SUFFIX
+    from ..corpora.linked import LinkedDocs, LinkedLines
+    from ..corpora.texts import link_given_mentions, read_texts
+    from .link_report import LinkReport
+
+    link_given_mentions(nlp, name)
+    writer: LinkedDocs | LinkedLines
+    if out.suffix == SUFFIX:
+        writer = LinkedDocs(out)
+    else:
+        writer = LinkedLines(None if out == STANDARD else out, with_prob=linker.calibration is not None)
+    with _opened(source) as (file, size), closing(LinkReport(source, size)) as report, writer:
+        texts = read_texts(file, format_name, nlp, report.add_broken)
+        status = 0
+        try:
+            for doc, line in piped(nlp, texts, batch_size):
+                with interrupts_held():
+                    writer.write(doc, line.record)
+                    report.add(doc, line)
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        except BrokenPipeError:
+            status = NOT_READ
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+    report.sum_up("standard output" if out == STANDARD else str(out), stopped=status != 0)
+    if status:
+        raise typer.Exit(status)
+
+
+def piped(nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int) -> Iterator[tuple[Doc, Line]]:
+    """The texts through the pipeline. A Doc lives until the next is asked for: what it adds to the vocabulary goes, so
+    that this does not grow with the input."""
+    while True:
+        with nlp.memory_zone():
+            first = next(texts, None)
+            if first is None:
+                return
+            zone = chain([first], islice(texts, ZONE * batch_size - 1))
+            yield from nlp.pipe(zone, as_tuples=True, batch_size=batch_size)
+
+
+def _format_of(source: Path) -> str:
+    from ..kb.readers.source import unpacked_suffix
+
+    suffix = unpacked_suffix(source).removeprefix(".")
+    if source == STANDARD:
+        return Format.jsonl.value
+    if suffix not in Format.__members__:
+        raise PelError(f"{source}: the name does not tell what is in it; say it with --format: jsonl or txt.")
+    return suffix
+
+
+def _check_source(source: Path) -> None:
+    if source != STANDARD and (source.is_dir() or not source.exists()):
+        raise PelError(f"{source} is no file; name one with a text a line.")
+
+
+def _check_out(out: Path, source: Path, force: bool) -> None:
+    """RAISES: `PelError` where `out` cannot be written, or should not."""
+    if out == STANDARD:
+        return
+    if out.suffix == ".gz":
+        raise PelError(f"{out}: nothing is packed here; leave the .gz out, or write to - and pipe it into gzip.")
+    if out.is_dir():
+        raise PelError(f"{out} is a folder; name a file.")
+    if out.exists() and source.exists() and out.samefile(source):
+        raise PelError(f"{out} is INPUT too; name another file.")
+    if out.exists() and not force:
+        raise PelError(f"{out} is there already; name another file or add --force to replace it.")
+    nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not os.access(nearest, os.W_OK) or (nearest != out and not nearest.is_dir()):
+        raise PelError(f"{out} cannot be written: {nearest} cannot; name another file.")
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
+    """The bytes of `source` and their number, if it is known."""
+    from ..kb.readers.source import opened
+
+    if source == STANDARD:
+        yield sys.stdin.buffer, None
+        return
+    with opened(source) as file:
+        yield file, None if source.suffix == ".gz" else source.stat().st_size

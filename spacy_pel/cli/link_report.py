@@ -1,0 +1,72 @@
+"""What `spacy pel link` says on standard error: a bar, broken lines, and the counts at the end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from ..errors import PelError
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+    from ..corpora.texts import Line
+
+BROKEN_SHOWN = 20
+
+
+class LinkReport:
+    """Counts texts, mentions and broken lines. size: of the input in bytes, if known, for the time left."""
+
+    def __init__(self, source: Path, size: int | None) -> None:
+        self.source = source
+        self.texts = self.mentions = self.nil = self.broken = 0
+        self._start = perf_counter()
+        self._bar = tqdm(desc="Linking", total=size, unit="B", unit_scale=True, smoothing=0, disable=None)
+
+    @property
+    def speed(self) -> str:
+        return f"{self.mentions / (perf_counter() - self._start):,.0f} mentions/s"
+
+    def add(self, doc: Doc, line: Line) -> None:
+        """Count a text that was linked."""
+        self.texts += 1
+        self.mentions += len(doc.ents)
+        self.nil += sum(ent._.is_nil for ent in doc.ents)
+        self._bar.set_postfix_str(self.speed, refresh=False)
+        self._bar.update(line.end - self._bar.n)
+
+    def add_broken(self, number: int, error: PelError) -> None:
+        """Count a broken line, and show it if it is one of the first."""
+        self.broken += 1
+        if self.broken <= BROKEN_SHOWN:
+            _say(f"⚠ {self.source}:{number}: {error}.")
+        elif self.broken == BROKEN_SHOWN + 1:
+            _say("⚠ Further broken lines are only counted.")
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()
+
+    def sum_up(self, out: str, *, stopped: bool) -> None:
+        """Print the counts. RAISES: `PelError` where the whole input had no text to link."""
+        if not self.texts and not stopped:
+            found = f"all its {self.broken:,} lines are broken" if self.broken else "it is empty"
+            raise PelError(f"{self.source}: {found}; write one text a line.")
+        counts = f"{self.texts:,} texts with {self.mentions:,} mentions, {self.nil:,} of them NIL ({self.speed})."
+        if stopped:
+            _say(f"⚠ Stopped. Linked and written to {out}: {counts}")
+        else:
+            _say(f"✔ Wrote {out}: {counts}")
+        if self.broken:
+            _say(f"⚠ Broken lines, left out: {self.broken:,}.")
+        if self.texts and not self.mentions:
+            _say('⚠ No mention was found: give the pipeline an `ner` or the like, or the lines their "ents".')
+
+
+def _say(message: str) -> None:
+    tqdm.write(message, file=sys.stderr)  # above the bar

@@ -1,0 +1,105 @@
+"""Linked texts out: JSON lines, each written whole, or one `.spacy` file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from spacy.tokens import Doc, DocBin, Span
+
+from ..errors import PelError
+from ..files import write_atomically
+from .docbin import SUFFIX
+
+
+def linked_record(doc: Doc, record: dict[str, Any], *, with_prob: bool = False) -> dict[str, Any]:
+    """`record` with the entities of `doc` as its `ents`. with_prob: with the probability of every link."""
+    return {**record, "ents": [_ent_record(ent, with_prob) for ent in doc.ents]}
+
+
+def _ent_record(ent: Span, with_prob: bool) -> dict[str, Any]:
+    record = {
+        "start": ent.start_char,
+        "end": ent.end_char,
+        "text": ent.text,
+        "label": ent.label_,
+        "kb_id": ent.kb_id_,
+        "is_nil": ent._.is_nil,
+        "kb_ents": ent._.kb_ents,
+    }
+    return record | {"kb_prob": ent._.kb_prob} if with_prob else record
+
+
+class LinkedLines:
+    """A JSON object a line. The file is made when the first one is written, and holds whole lines whatever happens.
+
+    path: None: standard output. with_prob: see `linked_record`.
+    """
+
+    def __init__(self, path: Path | None, *, with_prob: bool = False) -> None:
+        self.path = path
+        self.with_prob = with_prob
+        self._file: BinaryIO | None = sys.stdout.buffer if path is None else None
+        self._written = 0
+
+    def write(self, doc: Doc, record: dict[str, Any]) -> None:
+        """RAISES: `BrokenPipeError` where nobody reads any more, `PelError` for what else prevents writing."""
+        linked = linked_record(doc, record, with_prob=self.with_prob)
+        # UTF-8 has everything but half surrogate pairs, and with a backslash these are what JSON calls them
+        line = (json.dumps(linked, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+        try:
+            if self._file is None:
+                assert self.path is not None  # standard output is open
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("wb")
+            self._file.write(line)
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise PelError(f"{self.path or 'standard output'} cannot be written: {error.strerror}") from error
+        self._written += len(line)
+
+    def __enter__(self) -> LinkedLines:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close the file; what a write that failed has left of a line is cut off."""
+        if self.path is None or self._file is None:
+            return
+        with suppress(OSError):  # of the write that failed: it is tried once more
+            self._file.close()
+        if self.path.stat().st_size > self._written:
+            os.truncate(self.path, self._written)
+
+
+class LinkedDocs:
+    """The Docs with their user data, in memory until the block ends; nothing is written if it raises, or without any.
+
+    path: ends in ".spacy".
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._docs = DocBin(store_user_data=True)
+
+    def write(self, doc: Doc, record: dict[str, Any]) -> None:
+        """RAISES: `PelError` where the user data of `doc` cannot be stored."""
+        try:
+            self._docs.add(doc)
+        except TypeError as error:
+            raise PelError(
+                f"{self.path}: a component keeps on the Doc what no {SUFFIX} file can hold ({error}); write JSONL, or "
+                "change its settings (AbbreviationDetector: make_serializable)"
+            ) from error
+
+    def __enter__(self) -> LinkedDocs:
+        return self
+
+    def __exit__(self, exception: object, *details: object) -> None:
+        if exception is None and len(self._docs):
+            write_atomically(self.path, self._docs.to_bytes())

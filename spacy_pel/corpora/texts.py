@@ -1,0 +1,116 @@
+"""Texts to link, one a line: JSON objects with a `text`, or plain. A broken line is reported and passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+
+from ..errors import PelError
+from ..kb.readers.json_fields import parse_object, text
+from ..kb.readers.source import decoded
+from .offsets import expanded_span
+
+GIVEN_GROUP = "given_mentions"
+SHAPE = '{"text": …}'
+
+
+class Line(NamedTuple):
+    """A line that was read. record: its JSON object, `{"text": …}` where it is plain; end: bytes up to its end."""
+
+    record: dict[str, Any]
+    end: int
+
+
+def read_texts(
+    file: Iterable[bytes], format: str, nlp: Language, on_broken: Callable[[int, PelError], object]
+) -> Iterator[tuple[Doc, Line]]:
+    """Stream what `nlp.pipe(as_tuples=True)` takes: a tokenised Doc and its line. Blank lines are left out.
+
+    The `ents` of a JSON object, `[{"start": …, "end": …, "label": …}, …]` in characters, are widened to token
+    boundaries and put into `doc.spans["given_mentions"]`, for `link_given_mentions`.
+
+    format: a key of `PARSERS`.
+    on_broken: is called with the number of a line and with what is wrong: it is no UTF-8, no JSON object, without a
+        text, with a longer one than `nlp.max_length`, or with `ents` that are no spans of it or that overlap.
+    """
+    end = 0
+    for number, line in enumerate(file, start=1):
+        end += len(line)
+        if not line.strip():
+            continue
+        try:
+            record = PARSERS[format](line.rstrip(b"\r\n"))
+            doc = _make_doc(nlp, record)
+        except PelError as error:
+            on_broken(number, error)
+        else:
+            yield doc, Line(record, end)
+
+
+def link_given_mentions(nlp: Language, linker: str) -> None:
+    """Make the component `linker` of `nlp` link, of a Doc that came with mentions, these and no others, whatever the
+    components before it have found."""
+    nlp.add_pipe("pel_given_mentions", before=linker)
+
+
+@Language.component("pel_given_mentions", assigns=["doc.ents"])
+def set_given_mentions(doc: Doc) -> Doc:
+    """Move the mentions that the Doc came with, if it did, to `doc.ents`."""
+    if GIVEN_GROUP in doc.spans:
+        doc.ents = list(doc.spans.pop(GIVEN_GROUP))
+    return doc
+
+
+def _parse_json(line: bytes) -> dict[str, Any]:
+    record = parse_object(line, SHAPE)
+    if record.get("text") is None:
+        raise PelError(f'"text" is missing; write {SHAPE}')
+    text(record, "text")
+    return record
+
+
+def _parse_plain(line: bytes) -> dict[str, Any]:
+    return {"text": decoded(line).removeprefix("\ufeff")}
+
+
+PARSERS: dict[str, Callable[[bytes], dict[str, Any]]] = {"jsonl": _parse_json, "txt": _parse_plain}
+
+
+def _make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
+    length = len(record["text"])
+    if length > nlp.max_length:
+        raise PelError(f"the text has {length:,} characters, and the pipeline takes {nlp.max_length:,}; part it")
+    doc = nlp.make_doc(record["text"])
+    given = record.get("ents")
+    if given is None:
+        return doc
+    if not isinstance(given, list):
+        raise PelError('"ents" is no list; make it [{"start": …, "end": …, "label": …}, …]')
+    doc.spans[GIVEN_GROUP] = _without_overlap(_make_span(doc, ent, f'"ents"[{i}]') for i, ent in enumerate(given))
+    return doc
+
+
+def _make_span(doc: Doc, ent: Any, where: str) -> Span:
+    if not isinstance(ent, dict):
+        raise PelError(f'{where} is no object; write {{"start": …, "end": …, "label": …}}')
+    start, end = ent.get("start"), ent.get("end")
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(doc.text):
+        raise PelError(f"{where}: start {start!r} and end {end!r} are no span of the text; count in characters")
+    found = doc.text[start:end]
+    if not found.strip():
+        raise PelError(f"{where}: there is only whitespace from {start} to {end}; leave it out")
+    if ent.get("text", found) != found:
+        raise PelError(f"{where}: offsets {start}-{end} hold {found!r}, not {ent['text']!r}; count in characters")
+    return expanded_span(doc, start, end, label=text(ent, "label"))
+
+
+def _without_overlap(spans: Iterable[Span]) -> list[Span]:
+    ordered = sorted(spans, key=lambda span: span.start)
+    for one, other in pairwise(ordered):
+        if other.start < one.end:
+            raise PelError(f'"ents": {one.text!r} and {other.text!r} overlap or share a token; leave one out')
+    return ordered

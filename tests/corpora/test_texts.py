@@ -1,0 +1,91 @@
+"""Lines with texts read into Docs, and what is said of those that cannot be."""
+
+import json
+
+import pytest
+import spacy
+
+from spacy_pel.corpora.texts import read_texts, set_given_mentions
+
+nlp = spacy.blank("en")
+TEXT = "Lithium-induced toxicity in 锂 🧪 users"
+
+
+def read(*lines, format="jsonl", nlp=nlp):
+    """The (Doc, line) pairs and the (number, message) of broken lines."""
+    broken = []
+    encoded = [line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines]
+    read = list(read_texts(encoded, format, nlp, lambda number, error: broken.append((number, str(error)))))
+    return read, broken
+
+
+def ents(doc):
+    return [(ent.text, ent.label_) for ent in set_given_mentions(doc).ents]
+
+
+def test_lines_come_with_what_they_had_and_where_they_end():
+    read_lines, broken = read(b'{"text": "a", "id": 1}\r\n', b"\n", b'\xef\xbb\xbf{"text": "", "ents": null}')
+    assert [(doc.text, line) for doc, line in read_lines] == [
+        ("a", ({"text": "a", "id": 1}, 24)),
+        ("", ({"text": "", "ents": None}, 54)),
+    ]
+    assert not broken
+
+
+def test_plain_lines_end_at_a_line_feed_only():
+    read_lines, broken = read("é\u2028{x}\u000b\r\n".encode(), b"  \n", b"\xe9t\xe9\n", b" last", format="txt")
+    assert [line.record["text"] for _, line in read_lines] == ["é\u2028{x}\u000b", " last"]
+    assert broken == [(3, "byte 1 of the line is not UTF-8; save the file as UTF-8")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "the line is not valid JSON"),
+        (b"\xff\xfe{\x00\n", "not UTF-8"),
+        (["text"], 'write {"text": …}'),
+        ({"body": "x"}, '"text" is missing'),
+        ({"text": None}, '"text" is missing'),
+        ({"text": 5}, '"text" is 5; make it a string'),
+        ({"text": "\ud800"}, "surrogate"),
+        ({"text": "x" * 101}, "the text has 101 characters, and the pipeline takes 100"),
+        ({"text": TEXT, "ents": {}}, '"ents" is no list'),
+        ({"text": TEXT, "ents": ["Lithium"]}, '"ents"[0] is no object'),
+        ({"text": TEXT, "ents": [{"start": 0, "end": 7}, {"start": 8}]}, '"ents"[1]: start 8 and end None'),
+        ({"text": TEXT, "ents": [{"start": -1, "end": 7}]}, '"ents"[0]: start -1 and end 7'),
+        ({"text": TEXT, "ents": [{"start": True, "end": 7}]}, '"ents"[0]: start True and end 7'),
+        ({"text": TEXT, "ents": [{"start": 7, "end": 7}]}, '"ents"[0]: start 7 and end 7'),
+        ({"text": TEXT, "ents": [{"start": 0, "end": len(TEXT) + 1}]}, "are no span of the text"),
+        ({"text": TEXT, "ents": [{"start": 15, "end": 16}]}, "only whitespace from 15 to 16"),
+        ({"text": TEXT, "ents": [{"start": 0, "end": 7, "label": 3}]}, '"label" is 3; make it a string'),
+        ({"text": TEXT, "ents": [{"start": 0, "end": 7, "text": "ithium-"}]}, "hold 'Lithium', not 'ithium-'"),
+        ({"text": TEXT, "ents": [{"start": 0, "end": 7}, {"start": 3, "end": 9}]}, "'Lithium' and 'Lithium-induced'"),
+        ({"text": TEXT, "ents": [{"start": 0, "end": 7}] * 2}, "overlap or share a token"),
+    ],
+)
+def test_a_broken_line_is_said_to_be_and_passed_over(line, message):
+    short = spacy.blank("en")
+    short.max_length = 100
+    read_lines, broken = read({"text": "first"}, line, {"text": "last"}, nlp=short)
+    assert [doc.text for doc, _ in read_lines] == ["first", "last"]
+    ((number, error),) = broken
+    assert number == 2 and message in error
+
+
+def test_given_mentions_are_widened_to_tokens_and_counted_in_characters():
+    given = [
+        *({"start": 28, "end": 29, "label": "X"}, {"start": 1, "end": 3, "label": ""}),
+        *({"start": 30, "end": 32, "label": "Y", "text": "🧪 "},),
+    ]
+    ((doc, line),), broken = read({"text": TEXT, "ents": given})
+    assert not broken and line.record["ents"] == given and not doc.ents
+    assert ents(doc) == [("Lithium", "MENTION"), ("锂", "X"), ("🧪", "Y")]
+    assert not doc.spans
+
+
+def test_a_doc_without_given_mentions_keeps_its_entities():
+    ((doc, _), (none, _)), _ = read({"text": "Lithium"}, {"text": "Lithium", "ents": []})
+    for each in (doc, none):
+        each.ents = [spacy.tokens.Span(each, 0, 1, label="FOUND")]
+    assert ents(doc) == [("Lithium", "FOUND")]
+    assert ents(none) == []
