@@ -74,13 +74,15 @@ def link(
     from ..corpora.texts import link_given_mentions, read_texts
     from .link_report import LinkReport
 
-    link_given_mentions(nlp, name)
+    link_given_mentions(nlp, name, linker.spans_key)
     writer: LinkedDocs | LinkedLines
     if out.suffix == SUFFIX:
         writer = LinkedDocs(out)
     else:
-        writer = LinkedLines(None if out == STANDARD else out, with_prob=linker.calibration is not None)
-    with _opened(source) as (file, size), closing(LinkReport(source, size)) as report, writer:
+        writer = LinkedLines(
+            None if out == STANDARD else out, linker.spans_key, with_prob=linker.calibration is not None
+        )
+    with _opened(source) as (file, size), closing(LinkReport(source, size, linker.spans_key)) as report, writer:
         texts = read_texts(file, format_name, nlp, report.add_broken)
         status = 0
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from ..errors import PelError
+from ..mentions import mentions_of
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -20,10 +21,12 @@ BROKEN_SHOWN = 20
 
 
 class LinkReport:
-    """Counts texts, mentions and broken lines. size: of the input in bytes, if known, for the time left."""
+    """Counts texts, mentions and broken lines. size: of the input in bytes, if known, for the time left. spans_key: of
+    the linker."""
 
-    def __init__(self, source: Path, size: int | None) -> None:
+    def __init__(self, source: Path, size: int | None, spans_key: str | None = None) -> None:
         self.source = source
+        self.spans_key = spans_key
         self.texts = self.mentions = self.nil = self.broken = 0
         self._start = perf_counter()
         self._bar = tqdm(desc="Linking", total=size, unit="B", unit_scale=True, smoothing=0, disable=None)
@@ -35,8 +38,9 @@ class LinkReport:
     def add(self, doc: Doc, line: Line) -> None:
         """Count a text that was linked."""
         self.texts += 1
-        self.mentions += len(doc.ents)
-        self.nil += sum(ent._.is_nil for ent in doc.ents)
+        mentions = mentions_of(doc, self.spans_key)
+        self.mentions += len(mentions)
+        self.nil += sum(span._.is_nil for span in mentions)
         self._bar.set_postfix_str(self.speed, refresh=False)
         self._bar.update(line.end - self._bar.n)
 

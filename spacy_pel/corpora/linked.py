@@ -13,12 +13,16 @@ from spacy.tokens import Doc, DocBin, Span
 
 from ..errors import PelError
 from ..files import write_atomically
+from ..mentions import mentions_of
 from .docbin import SUFFIX
 
 
-def linked_record(doc: Doc, record: dict[str, Any], *, with_prob: bool = False) -> dict[str, Any]:
-    """`record` with the entities of `doc` as its `ents`. with_prob: with the probability of every link."""
-    return {**record, "ents": [_ent_record(ent, with_prob) for ent in doc.ents]}
+def linked_record(
+    doc: Doc, record: dict[str, Any], spans_key: str | None = None, *, with_prob: bool = False
+) -> dict[str, Any]:
+    """`record` with the entities of `doc`, or the spans of its group `spans_key`, as its `ents`. with_prob: with the
+    probability of every link."""
+    return {**record, "ents": [_ent_record(span, with_prob) for span in mentions_of(doc, spans_key)]}
 
 
 def _ent_record(ent: Span, with_prob: bool) -> dict[str, Any]:
@@ -37,18 +41,19 @@ def _ent_record(ent: Span, with_prob: bool) -> dict[str, Any]:
 class LinkedLines:
     """A JSON object a line. The file is made when the first one is written, and holds whole lines whatever happens.
 
-    path: None: standard output. with_prob: see `linked_record`.
+    path: None: standard output. spans_key, with_prob: see `linked_record`.
     """
 
-    def __init__(self, path: Path | None, *, with_prob: bool = False) -> None:
+    def __init__(self, path: Path | None, spans_key: str | None = None, *, with_prob: bool = False) -> None:
         self.path = path
+        self.spans_key = spans_key
         self.with_prob = with_prob
         self._file: BinaryIO | None = sys.stdout.buffer if path is None else None
         self._written = 0
 
     def write(self, doc: Doc, record: dict[str, Any]) -> None:
         """RAISES: `BrokenPipeError` where nobody reads any more, `PelError` for what else prevents writing."""
-        linked = linked_record(doc, record, with_prob=self.with_prob)
+        linked = linked_record(doc, record, self.spans_key, with_prob=self.with_prob)
         # UTF-8 has everything but half surrogate pairs, and with a backslash these are what JSON calls them
         line = (json.dumps(linked, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -51,17 +52,25 @@ def read_texts(
             yield doc, Line(record, end)
 
 
-def link_given_mentions(nlp: Language, linker: str) -> None:
+def link_given_mentions(nlp: Language, linker: str, spans_key: str | None = None) -> None:
     """Make the component `linker` of `nlp` link, of a Doc that came with mentions, these and no others, whatever the
-    components before it have found."""
-    nlp.add_pipe("pel_given_mentions", before=linker)
+    components before it have found. spans_key: of the linker."""
+    nlp.add_pipe("pel_given_mentions", before=linker, config={"spans_key": spans_key})
 
 
-@Language.component("pel_given_mentions", assigns=["doc.ents"])
-def set_given_mentions(doc: Doc) -> Doc:
-    """Move the mentions that the Doc came with, if it did, to `doc.ents`."""
+@Language.factory("pel_given_mentions", assigns=["doc.ents"])
+def make_given_mentions(nlp: Language, name: str, spans_key: str | None = None) -> Callable[[Doc], Doc]:
+    """What moves the mentions that a Doc came with, if it did, to `doc.ents` or the group `spans_key`."""
+    return partial(_set_given_mentions, spans_key)
+
+
+def _set_given_mentions(spans_key: str | None, doc: Doc) -> Doc:
     if GIVEN_GROUP in doc.spans:
-        doc.ents = list(doc.spans.pop(GIVEN_GROUP))
+        given = list(doc.spans.pop(GIVEN_GROUP))
+        if spans_key is None:
+            doc.ents = given
+        else:
+            doc.spans[spans_key] = given
     return doc
 
 

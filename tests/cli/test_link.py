@@ -248,3 +248,19 @@ def test_a_reader_that_has_enough_ends_it_quietly(linker, tmp_path):
         said = process.stderr.read().decode()
         assert process.wait(timeout=TIME_LIMIT) == 141
     assert said.startswith("⚠ Stopped.") and len(said.splitlines()) == 1
+
+
+def test_groups_of_spans(linker, tmp_path):
+    """A pipeline that links a group has that group as its `ents`, overlapping ones too; or what a line gives."""
+    nlp = spacy.load(linker, config={"components.pel_linker.spans_key": "sc"})
+    ruler = nlp.add_pipe("span_ruler", first=True, config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "Y", "pattern": form} for form in ("heart attack", "the heart attack")])
+    nlp.to_disk(tmp_path / "linker")
+    given = [{"start": 9, "end": 16, "label": "Z"}]
+    source = write(tmp_path / "texts.jsonl", {"text": ASPIRIN}, {"text": ASPIRIN, "ents": given})
+    result = link(tmp_path / "linker", source, tmp_path / "out.jsonl")
+    assert result.exit_code == 0 and "2 texts with 3 mentions" in result.stderr, result.output
+    found, with_given = srsly.read_jsonl(tmp_path / "out.jsonl")
+    assert sorted(ent["text"] for ent in found["ents"]) == ["heart attack", "the heart attack"]
+    assert ("heart attack", "D009203") in links(found)
+    assert links(with_given) == [("aspirin", "D001241")] and with_given["ents"][0]["label"] == "Z"

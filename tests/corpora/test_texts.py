@@ -5,7 +5,7 @@ import json
 import pytest
 import spacy
 
-from spacy_pel.corpora.texts import read_texts, set_given_mentions
+from spacy_pel.corpora.texts import make_given_mentions, read_texts
 
 nlp = spacy.blank("en")
 TEXT = "Lithium-induced toxicity in 锂 🧪 users"
@@ -20,7 +20,7 @@ def read(*lines, format="jsonl", nlp=nlp):
 
 
 def ents(doc):
-    return [(ent.text, ent.label_) for ent in set_given_mentions(doc).ents]
+    return [(ent.text, ent.label_) for ent in make_given_mentions(nlp, "given")(doc).ents]
 
 
 def test_lines_come_with_what_they_had_and_where_they_end():
