@@ -1,4 +1,4 @@
-"""What the README shows is run: its example, on a linker over the quickstart's KB, its record and its commands."""
+"""What the README shows is run: its example, on a linker over the quickstart's KB, and its commands."""
 
 from __future__ import annotations
 
@@ -44,13 +44,6 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     exec(compile(block("python", after="<!-- rendered -->"), "README.md", "exec"), names)
     page = (tmp_path / "links.html").read_text()
     assert page.count("<mark") == 2 and 'href="https://uts.nlm.nih.gov/uts/umls/concept/C' in page
-
-
-def test_the_record_is_read(tmp_path):
-    path = tmp_path / "kb.jsonl"
-    path.write_text(block("json"))
-    (entity,) = read_jsonl(path)
-    assert entity.id and entity.name and entity.aliases and entity.definition
 
 
 def test_every_command_is_there_and_its_help_has_an_example():

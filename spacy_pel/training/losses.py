@@ -23,6 +23,7 @@ def proxy_loss(
         softplus(-α (s⁺ - δ)) + log(1 + Σ exp(α (s⁻ + δ)))
 
     alpha: α, the inverse temperature. margin: δ.
+
     Gradients (eq. 4): ∂/∂s⁺ = -α exp(-α(s⁺-δ)) / (1 + exp(-α(s⁺-δ))), ∂/∂s⁻ = α exp(α(s⁻+δ)) / (1 + Σ exp(α(s⁻+δ))).
     """
     pull = (softplus(-alpha * (scores - margin)) * positives).sum(-1)
@@ -54,6 +55,7 @@ def nce_loss(
 
     log_q (m, c): log q(e⁻|m), the probability with which each negative was drawn, independently of the others. K - 1:
     the number of a mention's negatives.
+
     Gradients: those of `cross_entropy_loss` at the corrected scores.
     """
     correction = (log_q + negatives.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype).log()).masked_fill(

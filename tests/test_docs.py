@@ -1,0 +1,126 @@
+"""The pages of docs/ and the README, run as their reader would, on a small linker over the quickstart's KB."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import srsly
+from confection import ConfigValidationError
+from pages import run
+from tiny import make_pipeline, train, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+QUICKSTART = Path("projects", "quickstart")
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+MS, MITRAL, SEIZURE = "C0026769", "C0026269", "C0036572"
+SENTENCES = [
+    ("Her MS began with optic neuritis and vertigo.", {"MS": MS}),
+    ("The valve narrowed by MS was replaced.", {"MS": MITRAL}),
+    ("Mitral stenosis and seizure followed stroke.", {"Mitral stenosis": MITRAL, "seizure": SEIZURE}),
+]
+RANDOM = {"@misc": "spacy_pel.RandomNegatives.v1", "n": 8}
+
+
+def pel(*arguments):
+    result = CliRunner().invoke(pel_app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """The quickstart after its command has been run, with a tiny encoder that knows the sentences of the pages."""
+    root = tmp_path_factory.mktemp("checkout")
+    folder = root / QUICKSTART
+    for part in ("configs", "data", "project.yml"):
+        copy = shutil.copytree if (ROOT / QUICKSTART / part).is_dir() else shutil.copy
+        (folder / part).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / QUICKSTART / part, folder / part)
+    encoder = write_encoder(folder / "assets" / "encoder")
+    for split in ("train", "dev", "test"):
+        pel(
+            "convert",
+            folder / "data" / f"{split}.pubtator",
+            folder / "corpus" / f"{split}.spacy",
+            "--format",
+            "pubtator",
+        )
+    pel("build-kb", folder / "data" / "kb.jsonl", folder / "kb")
+    settings = {"negatives": RANDOM, "adversarial": None, "save_kb": False, "model": {"context": 3}}
+    nlp, linker, examples, optimizer = make_pipeline(encoder, KnowledgeBase(folder / "kb"), SENTENCES, **settings)
+    train(nlp, examples, optimizer, steps=60)
+    linker.cfg |= {"nil_threshold": 0.0, "calibration": [20.0, 0.0]}
+    (folder / "training").mkdir()
+    nlp.to_disk(folder / "training" / "model-last")
+    pel("index", folder / "training" / "model-last", folder / "kb", folder / "linker")
+    srsly.write_json(folder / "linker" / "pel_linker" / "cfg", linker.cfg)
+    shutil.copy(folder / "data" / "kb.jsonl", root / "entities.jsonl")
+    shutil.copy(folder / "data" / "train.pubtator", root / "annotated.pubtator")
+    return root
+
+
+@pytest.fixture
+def copied(checkout, tmp_path):
+    return shutil.copytree(checkout, tmp_path / "checkout")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_page_runs(copied, monkeypatch, page):
+    monkeypatch.chdir(copied / QUICKSTART)
+    run(page, Path("configs", "train.cfg"))
+
+
+def test_the_readme_runs(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    run(README, QUICKSTART / "configs" / "train.cfg")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("```python\nprint(1.5)\nprint('a')\n```\n\n<!-- prints -->\n```text\n2.5\nb\n```\n", AssertionError),
+        ("```bash\npython -m spacy pel kb info nosuch\n```\n", AssertionError),
+        ("<!-- not run -->\n```bash\npython -m spacy pel index a b c --fast\n```\n", Exception),
+        ("```bash\npython -m spacy trian\n```\n", AssertionError),
+        ("```ini\n[components.pel_linker]\ntop = 3\n```\n", ConfigValidationError),
+        ('```ini\n[training.optimizer]\n@optimizers = "spacy_pel.AdamW.v1"\nbeta = 1\n```\n', ConfigValidationError),
+        ("```ini\n[training]\nmax_epoch = 3\n```\n", AssertionError),
+    ],
+)
+def test_what_does_not_hold_is_found(tmp_path, monkeypatch, text, error):
+    monkeypatch.chdir(tmp_path)
+    Path("page.md").write_text(text, encoding="utf-8")
+    with pytest.raises(error):
+        run(Path("page.md"), ROOT / QUICKSTART / "configs" / "train.cfg")
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, heading = target.partition("#")
+        if "://" not in target:
+            linked = page.parent / path if path else page
+            assert linked.exists(), f"{page.name}: {target}"
+            assert not heading or heading in headings(linked), f"{page.name}: {target}"
+
+
+def headings(page: Path) -> set[str]:
+    """The headings of a page, as GitHub's anchors."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_the_api_page_is_up_to_date():
+    """After a change of a docstring, a signature or a command: `python docs/api.py`."""
+    spec = importlib.util.spec_from_file_location("docs_api", ROOT / "docs" / "api.py")
+    api = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(api)
+    assert api.page() == (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
