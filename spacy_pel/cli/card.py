@@ -10,13 +10,14 @@ from wasabi import msg
 
 from ..errors import PelError
 from .app import command
-from .pipeline import load_linker
+from .pipeline import CODE, load_linker
 
 
 @command("card")
 def card(
     pipeline: Annotated[Path, typer.Argument(help="The folder of a pipeline with a pel_linker and its KB")],
     metrics: Annotated[Path | None, typer.Option(help="What `evaluate --output` wrote")] = None,
+    code: CODE = None,
 ) -> None:
     """Describe the KB, the settings and the measures of a pipeline in its meta.json, of which `spacy package` and the
     hubs make the page that users read.
@@ -36,7 +37,7 @@ def card(
         raise PelError(f"{metrics} is no JSON: name the file of `spacy pel evaluate --output`") from error
     if measured is not None and not (isinstance(measured, dict) and "recall_at_1" in measured):
         raise PelError(f"{metrics} has no measures: name the file of `spacy pel evaluate --output`")
-    nlp, _, linker = load_linker(str(pipeline))
+    nlp, _, linker = load_linker(str(pipeline), code=code)
     file = pipeline / "meta.json"
     meta: Any = srsly.read_json(file)
     meta["notes"] = model_card(nlp, linker, measured)

@@ -12,7 +12,7 @@ from wasabi import msg
 
 from ..errors import PelError
 from .app import command
-from .pipeline import load_linker
+from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
     from ..evaluation.metrics import RankedMention
@@ -47,7 +47,8 @@ def evaluate(
     plots: Annotated[
         Path | None, typer.Option(help="Draw figures into this folder, as PNG and SVG; wants the extra `plots`")
     ] = None,
-    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
+    code: CODE = None,
+    gpu_id: GPU_ID = -1,
 ) -> None:
     """Link the gold mentions of a corpus and print the measures: recall, MRR, NIL, speed.
 
@@ -70,7 +71,7 @@ def evaluate(
 
     if plots:
         require_matplotlib()
-    nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id)
+    nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
     docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
     mentions = with_successors((mention for doc in docs for mention in gold_mentions(doc)), linker.kb)

@@ -10,6 +10,7 @@ from wasabi import msg
 
 from ..errors import PelError
 from .app import command
+from .pipeline import CODE, GPU_ID, load_linker
 
 
 @command("index")
@@ -17,7 +18,8 @@ def index(
     pipeline: str = typer.Argument(..., help="A trained pipeline with a pel_linker: a folder or an installed package"),
     kb: Path = typer.Argument(..., help="A KB folder that `build-kb` wrote; it is left as it is"),
     out: Path = typer.Argument(..., help="The folder to write the pipeline to"),
-    gpu_id: int = typer.Option(-1, "--gpu-id", "-g", help="GPU to use, or -1 for the CPU"),
+    code: CODE = None,
+    gpu_id: GPU_ID = -1,
     index_type: str = typer.Option(
         "auto", "--index-type", help="flat (exact), a FAISS factory string, or auto: exact for small KBs"
     ),
@@ -31,11 +33,10 @@ def index(
     """
     from ..kb.folders import new_folder
     from ..kb.knowledge_base import KnowledgeBase
-    from .pipeline import load_linker
 
     _check_out(out, force)
     source = KnowledgeBase(kb)
-    nlp, name, linker = load_linker(pipeline, needs_kb=False, gpu_id=gpu_id)
+    nlp, name, linker = load_linker(pipeline, needs_kb=False, gpu_id=gpu_id, code=code)
     start = perf_counter()
     with new_folder(out.absolute()) as folder:
         (folder / name).mkdir()

@@ -13,7 +13,7 @@ from wasabi import msg
 from ..errors import PelError
 from .app import command, pel_app
 from .build_kb import print_skipped
-from .pipeline import load_linker
+from .pipeline import GPU_ID, load_linker
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
@@ -27,7 +27,6 @@ pel_app.add_typer(kb_app, name="kb")
 KB_PATH = Annotated[Path, typer.Argument(help="A KB folder, or a pipeline with its KB")]
 PIPELINE = Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place")]
 FORMAT = Annotated[str | None, typer.Option("--format", help="jsonl, csv or scispacy [default: by the suffix]")]
-GPU_ID = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")]
 MOST_TYPES = 20
 
 

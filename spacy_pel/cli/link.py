@@ -16,7 +16,7 @@ import typer
 from ..errors import PelError
 from .app import command
 from .interrupts import interrupts_held
-from .pipeline import load_linker
+from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -49,7 +49,8 @@ def link(
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts that go through the pipeline together")] = 256,
     force: Annotated[bool, typer.Option("--force", "-F", help="Replace the file at OUT")] = False,
-    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
+    code: CODE = None,
+    gpu_id: GPU_ID = -1,
 ) -> None:
     """Find and link the mentions of texts. OUT has the lines of INPUT with "ents", a list of {start, end, text, label,
     kb_id, is_nil, kb_ents}, and kb_prob where tune-nil has been; offsets are in characters, kb_ents are [id, score],
@@ -67,7 +68,7 @@ def link(
     format_name = format.value if format else _format_of(source)
     _check_source(source)
     _check_out(out, source, force)
-    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id)
+    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
 
     from ..corpora.docbin import SUFFIX
     from ..corpora.linked import LinkedDocs, LinkedLines

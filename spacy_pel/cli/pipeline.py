@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
 
 from ..errors import PelError
 
@@ -13,20 +15,29 @@ if TYPE_CHECKING:
 
     from ..linker import PelLinker
 
+GPU_ID = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")]
+CODE = Annotated[
+    Path | None,
+    typer.Option("--code", "-c", help="Python file to import first, for components that register themselves so"),
+]
 
-def load_linker(pipeline: str, *, needs_kb: bool = True, gpu_id: int = -1) -> tuple[Language, str, PelLinker]:
+
+def load_linker(
+    pipeline: str, *, needs_kb: bool = True, gpu_id: int = -1, code: Path | None = None
+) -> tuple[Language, str, PelLinker]:
     """Load a pipeline and find its linker. RETURNS: the pipeline, the linker's name in it, and the linker.
 
     needs_kb: without it the linker comes without its KB, in whatever state that is.
-    gpu_id: the GPU to load it to; -1 for the CPU.
+    gpu_id: the GPU to load it to; -1 for the CPU. code: a Python file to import first.
     RAISES: `PelError` where nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
     """
-    from spacy.cli._util import setup_gpu
+    from spacy.cli._util import import_code, setup_gpu
 
     try:
         setup_gpu(gpu_id, silent=True)
     except ValueError as error:  # thinc's, without cupy
         raise PelError(f"--gpu-id {gpu_id}: {error}; see the extra `gpu` of spacy-pel, or leave it out") from error
+    import_code(code)
     nlp = _load(pipeline, needs_kb)
     names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
     if len(names) != 1:

@@ -11,7 +11,7 @@ from wasabi import msg
 
 from ..errors import PelError
 from .app import command
-from .pipeline import load_linker
+from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
     from ..evaluation.nil import Target
@@ -24,7 +24,8 @@ def tune_nil(
     target: Annotated[
         str, typer.Option(help="What NIL must reach, such as precision=0.9 or recall=0.8 [default: the best F1]")
     ] = "",
-    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")] = -1,
+    code: CODE = None,
+    gpu_id: GPU_ID = -1,
 ) -> None:
     """Find the score below which a mention is best called NIL, and what makes of a score the probability that a link is
     right (`ent._.kb_prob`), and store both in the pipeline.
@@ -40,7 +41,7 @@ def tune_nil(
     from ..files import write_atomically
 
     wanted = _parse(target) if target else None
-    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id)
+    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
     ranked = rank_gold(linker, read_docs(dev, nlp.vocab), k=1, progress=True)
     try:

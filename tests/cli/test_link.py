@@ -264,3 +264,18 @@ def test_groups_of_spans(linker, tmp_path):
     assert sorted(ent["text"] for ent in found["ents"]) == ["heart attack", "the heart attack"]
     assert ("heart attack", "D009203") in links(found)
     assert links(with_given) == [("aspirin", "D001241")] and with_given["ents"][0]["label"] == "Z"
+
+
+def test_components_that_register_when_they_are_imported(linker, source, tmp_path):
+    shutil.copytree(linker, tmp_path / "linker")
+    code = tmp_path / "code.py"
+    code.write_text("import spacy\n@spacy.Language.component('of_test_link')\ndef same(doc):\n    return doc\n")
+    config = (tmp_path / "linker" / "config.cfg").read_text()
+    config = config.replace('pipeline = ["entity_ruler",', 'pipeline = ["entity_ruler","of_test_link",')
+    config += '\n[components.of_test_link]\nfactory = "of_test_link"\n'
+    (tmp_path / "linker" / "config.cfg").write_text(config)
+    result = link(tmp_path / "linker", source, tmp_path / "out.jsonl")
+    assert result.exit_code == 1 and "of_test_link" in result.stderr
+    result = link(tmp_path / "linker", source, tmp_path / "out.jsonl", "--code", code)
+    assert result.exit_code == 0, result.output
+    assert links(next(srsly.read_jsonl(tmp_path / "out.jsonl")))[0] == ("aspirin", "D001241")
