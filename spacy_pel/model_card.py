@@ -18,6 +18,12 @@ MEASURES = (
     *("all_recall_at_1", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate", "link_ece"),
 )
 
+KB_INSIDE = (
+    "The names and definitions of the KB are part of this pipeline and come under the licence of their source; whoever "
+    "publishes the pipeline publishes them."
+)
+KB_OUTSIDE = "The KB is not part of this pipeline: name its folder with `linker.set_kb(path)`, once it is loaded."
+
 
 def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None = None) -> str:
     """Sections on the KB of `linker`, with a note on its licence, on its settings, and on what `evaluate` measured.
@@ -27,10 +33,7 @@ def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None 
     card = MarkdownRenderer()
     card.add(card.title(3, "Knowledge base"))
     card.add(card.table(_about_kb(linker._require_kb()), ["", ""]))
-    card.add(
-        "The names and definitions of the KB are part of this pipeline and come under the licence of their source; "
-        "whoever publishes the pipeline publishes them."
-    )
+    card.add(KB_INSIDE if linker.save_kb else KB_OUTSIDE)
     card.add(card.title(3, "Entity linking"))
     card.add(card.table(_settings(nlp, linker), ["", ""]))
     if metrics is not None:

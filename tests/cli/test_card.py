@@ -70,6 +70,13 @@ def test_the_card(pipeline, tmp_path):
     assert card(pipeline).exit_code == 0 and "Measures" not in srsly.read_json(pipeline / "meta.json")["notes"]
 
 
+def test_a_kb_outside_is_said_to_be(pipeline, tmp_path):
+    assert "publishes them" in card(pipeline).output
+    spacy.load(pipeline, config={"components.pel_linker.save_kb": False}).to_disk(tmp_path / "slim")
+    slim = card(tmp_path / "slim").output
+    assert "The KB is not part of this pipeline" in slim and "publishes them" not in slim
+
+
 def test_what_is_no_file_of_measures(pipeline, tmp_path):
     before = (pipeline / "meta.json").read_bytes()
     (tmp_path / "a.json").write_text("{")
