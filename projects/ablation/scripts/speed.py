@@ -24,6 +24,7 @@ from spacy.util import load_config, minibatch, resolve_dot_names
 from tqdm import tqdm
 from wasabi import msg
 
+from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.precision import compute_dtype
 from spacy_pel.models.rows import TokenRows
@@ -136,6 +137,8 @@ def plain_step(linker: Any, batch: list, candidates: Any, adversarial: FGSM | No
     spans = [span for example in batch for span in example.reference.spans["gold_mentions"]]
     mentions = row_builder(linker.model).mentions(spans)
     entities = linker._trainer.entity_rows.take(candidates.rows)
+    if len(candidates.rows) % len(spans):
+        raise PelError("some mentions of the corpus have no entity in the KB: run the command `data` again")
     loss, per_mention, total = linker.objective.loss, len(candidates.rows) // len(spans), 0.0
     for i in range(len(spans)):
         own = entities.take(np.arange(i * per_mention, (i + 1) * per_mention))
