@@ -8,6 +8,7 @@ import numpy as np
 from spacy.training import Example
 
 from ..corpora.gold import gold_mentions, with_successors
+from ..errors import PelError
 from .metrics import link_metrics
 from .ranking import rank_gold
 
@@ -16,6 +17,10 @@ NO_SCORES = {"nel_recall_at_1": None, "nel_recall_at_64": None, "nel_nil_f1": No
 
 def make_link_scorer(kb_sample: int = 0, seed: int = 0) -> Callable:
     """A scorer for the component: see `score_links`."""
+    if kb_sample < 0:
+        raise PelError(
+            f"[components.pel_linker.scorer]: kb_sample = {kb_sample} is no number of entities; 0 takes all."
+        )
     return partial(score_links, kb_sample=kb_sample, seed=seed)
 
 

@@ -59,8 +59,8 @@ class VectorIndex:
 
     @classmethod
     def stream(cls, blocks: Iterable[np.ndarray], dim: int, *, gpus: bool = False) -> VectorIndex:
-        """An index in memory over `blocks` of vectors (n, dim), one after the other. gpus: with a copy spread over all
-        GPUs, if faiss was built for them."""
+        """An index in memory over `blocks` of vectors (n, dim), one after the other. gpus: with a copy on every GPU,
+        if faiss was built for them."""
         index = faiss.IndexFlatIP(dim)
         for block in blocks:
             index.add(np.ascontiguousarray(block, dtype=np.float32))

@@ -6,6 +6,8 @@ import numpy as np
 from thinc.api import get_array_module
 from thinc.types import Floats3d
 
+from ..errors import PelError
+
 
 @dataclass(frozen=True)
 class FGSM:
@@ -31,4 +33,9 @@ class FGSM:
 
 def make_fgsm(epsilon: float = 0.01, weight: float = 1.0) -> FGSM:
     """`spacy_pel.FGSM.v1`: see `FGSM`."""
+    if epsilon <= 0 or weight < 0:
+        raise PelError(
+            f"[components.pel_linker.adversarial]: epsilon = {epsilon} must be more than 0 and weight = {weight} "
+            "at least 0; for no FGSM set adversarial = null."
+        )
     return FGSM(epsilon, weight)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import softplus
 
+from ..errors import PelError
+
 MASKED = -1e30  # finite, so that a row with no negatives has gradient 0 and not nan
 SMALLEST_GRADIENT = 1e-20
 
@@ -28,7 +30,7 @@ def proxy_loss(
     """
     pull = (softplus(-alpha * (scores - margin)) * positives).sum(-1)
     logits = (alpha * (scores + margin)).masked_fill(~negatives, MASKED)
-    push = torch.logsumexp(torch.cat([torch.zeros_like(logits[:, :1]), logits], dim=-1), dim=-1)
+    push = torch.logsumexp(torch.cat([logits.new_zeros(len(logits), 1), logits], dim=-1), dim=-1)
     return pull + push
 
 
@@ -114,6 +116,8 @@ def score_gradient(
 
 def make_proxy_loss(alpha: float = 32.0, margin: float = 0.0) -> ProxyLoss:
     """`spacy_pel.ProxyLoss.v1`: see `proxy_loss`."""
+    if alpha <= 0:
+        raise PelError(f"[components.pel_linker.loss]: alpha = {alpha} must be more than 0, or nothing is learnt.")
     return ProxyLoss(alpha, margin)
 
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from thinc.api import Optimizer, warmup_linear, xp2torch
+from thinc.api import Optimizer, get_array_module, warmup_linear, xp2torch
+
+from ..errors import PelError
 
 
 class AdamW(Optimizer):
@@ -24,18 +26,25 @@ class AdamW(Optimizer):
 
     def __call__(self, key: tuple[int, str], weights: Any, gradient: Any, *, lr_scale: float = 1.0) -> tuple[Any, Any]:
         """Update `weights` and set `gradient` to zero, both in place. RETURNS: the two."""
-        if key not in self._of:
-            decay = self.L2 if weights.ndim > 1 else 0.0
-            only = [torch.nn.Parameter(xp2torch(weights))]
-            self._of[key] = torch.optim.AdamW(
-                only, betas=(self.b1, self.b2), eps=self.eps, weight_decay=decay, fused=True
-            )
-        group = self._of[key].param_groups[0]
+        xp = get_array_module(weights)
+        own, slope = xp.ascontiguousarray(weights), xp.ascontiguousarray(gradient)  # the fused step goes by no strides
+        known = self._of.get(key)
+        if known is None or known.param_groups[0]["params"][0].shape != weights.shape:
+            known = self._of[key] = self._new(xp2torch(own))
+        group = known.param_groups[0]
         group["lr"] = self.learn_rate * lr_scale
-        group["params"][0].data, group["params"][0].grad = xp2torch(weights), xp2torch(gradient)
-        self._of[key].step()
+        group["params"][0].data, group["params"][0].grad = xp2torch(own), xp2torch(slope)
+        known.step()
+        if own is not weights:
+            weights[...] = own
         gradient.fill(0)
         return weights, gradient
+
+    def _new(self, weights: torch.Tensor) -> torch.optim.AdamW:
+        """For one array, with moments of 0."""
+        decay = self.L2 if weights.ndim > 1 else 0.0
+        only = [torch.nn.Parameter(weights)]
+        return torch.optim.AdamW(only, betas=(self.b1, self.b2), eps=self.eps, weight_decay=decay, fused=True)
 
 
 def make_adamw(
@@ -47,9 +56,19 @@ def make_adamw(
     max_gradient_norm: float | None = 1.0,
 ) -> AdamW:
     """`spacy_pel.AdamW.v1`: see `AdamW`. learn_rate: a number or a schedule."""
+    if max_gradient_norm is not None and max_gradient_norm <= 0:
+        raise PelError(
+            f"[training.optimizer]: max_gradient_norm = {max_gradient_norm} is no norm; make it more than 0, or null "
+            "for no clipping."
+        )
     return AdamW(learn_rate, beta1=beta1, beta2=beta2, eps=eps, L2=weight_decay, max_gradient_norm=max_gradient_norm)
 
 
 def make_warmup_linear(initial_rate: float, total_steps: int, warmup_share: float = 0.1) -> Iterable[float]:
     """`spacy_pel.warmup_linear.v1`: thinc's `warmup_linear.v1`, its warm-up given as a share of `total_steps`."""
+    if total_steps < 1 or not 0 <= warmup_share <= 1:
+        raise PelError(
+            f"[training.optimizer.learn_rate]: total_steps = {total_steps} must be at least 1 (0 would mean a rate of "
+            f"0 throughout) and warmup_share = {warmup_share} between 0 and 1."
+        )
     return warmup_linear(initial_rate, round(warmup_share * total_steps), total_steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
@@ -15,6 +16,7 @@ from spacy.util import logger
 from thinc.api import Model, to_numpy
 
 from ..corpora.gold import GoldMention, with_successors
+from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.vector_index import VectorIndex
 from ..models.bi_encoder import encode_entities, row_builder, vector_size
@@ -106,7 +108,8 @@ class Trainer:
 
     def finish_gradients(self, max_norm: float | None) -> bool:
         """Make of the gradients that have been accumulated those of the mean loss over all their mentions, in however
-        many batches they came, and clip them to `max_norm` over all parameters. RETURNS: whether there are any."""
+        many batches they came, and clip them to `max_norm` over all parameters. RETURNS: whether there are any.
+        RAISES: `PelError` where they are not finite."""
         if not self._n_mentions:
             self.latest = None
             return False
@@ -114,6 +117,8 @@ class Trainer:
         gradients = [p.grad for tower in towers for p in tower.parameters() if p.grad is not None]
         norms = torch.stack(torch._foreach_norm(gradients)).double()
         norm = norms.square().sum().sqrt().item() / self._n_mentions
+        if not math.isfinite(norm):
+            raise PelError("The gradient is not finite: training has diverged; lower [training.optimizer] learn_rate.")
         self.latest = Update(self._loss / self._n_mentions, norm)
         scale = min(1.0, max_norm / norm) if max_norm and norm else 1.0
         torch._foreach_mul_(gradients, scale / self._n_mentions)

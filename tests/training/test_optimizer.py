@@ -9,7 +9,11 @@ from spacy.util import registry
 from thinc.api import Adam, Linear
 from tiny import make_kb, make_pipeline, write_encoder
 
+from spacy_pel.errors import PelError
+from spacy_pel.evaluation.scorer import make_link_scorer
 from spacy_pel.models.tower import tower_module
+from spacy_pel.training.adversarial import make_fgsm
+from spacy_pel.training.losses import make_proxy_loss
 from spacy_pel.training.optimizer import make_adamw, make_warmup_linear
 
 
@@ -55,6 +59,50 @@ def test_layers_of_thinc_learn_with_it():
         layer.set_param("W", layer.get_param("W").copy())
     np.testing.assert_allclose(layer.get_param("W"), [[1.0, -2.0, 0.5]], atol=1e-2)
     np.testing.assert_allclose(layer.get_param("b"), [1.0], atol=1e-2)
+
+
+@pytest.mark.parametrize("order", ["rows", "columns", "every other"])
+def test_arrays_that_are_views(order):
+    """The same steps, and nothing of the memory between is touched."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(8, 6)).astype("float32")
+    views = {"rows": lambda a: a, "columns": lambda a: a.T, "every other": lambda a: a.T[:, ::2]}
+    view, plain = views[order](base.copy()), np.ascontiguousarray(views[order](base))
+    ours, theirs = make_adamw(0.1), make_adamw(0.1)
+    for _ in range(3):
+        gradient = np.asfortranarray(rng.normal(size=view.shape).astype("float32"))
+        ours((1, "W"), view, gradient.copy(order="F"))
+        theirs((1, "W"), plain, np.ascontiguousarray(gradient))
+    np.testing.assert_allclose(view, plain, rtol=1e-6)
+    if order == "every other":
+        np.testing.assert_array_equal(view.base[1::2] if view.base is not None else base[1::2], base[1::2])
+
+
+def test_an_array_of_another_size_begins_anew():
+    optimizer, fresh = make_adamw(0.1), make_adamw(0.1)
+    optimizer((1, "W"), np.ones((4, 3), dtype="float32"), np.ones((4, 3), dtype="float32"))
+    larger, same = np.ones((40, 30), dtype="float32"), np.ones((40, 30), dtype="float32")
+    optimizer((1, "W"), larger, np.full((40, 30), 0.5, dtype="float32"))
+    fresh((1, "W"), same, np.full((40, 30), 0.5, dtype="float32"))
+    np.testing.assert_array_equal(larger, same)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: make_adamw(0.1, max_gradient_norm=-1.0), "max_gradient_norm = -1.0"),
+        (lambda: make_adamw(0.1, max_gradient_norm=0.0), "null for no clipping"),
+        (lambda: make_warmup_linear(0.1, 0), "total_steps = 0"),
+        (lambda: make_warmup_linear(0.1, 10, 10), "warmup_share = 10"),
+        (lambda: make_proxy_loss(0.0), "alpha = 0.0"),
+        (lambda: make_fgsm(-0.01), "epsilon = -0.01"),
+        (lambda: make_fgsm(0.01, -1.0), "adversarial = null"),
+        (lambda: make_link_scorer(-1), "kb_sample = -1"),
+    ],
+)
+def test_settings_that_would_teach_nothing(make, named):
+    with pytest.raises(PelError, match=named):
+        make()
 
 
 def test_the_warm_up_is_a_share_of_all_steps():
@@ -141,3 +189,11 @@ def test_no_mention_of_the_kb_changes_nothing(made):
     assert nlp.update(examples, sgd=optimizer, losses={})["pel_linker"] == 0.0
     assert all(torch.equal(one, other) for one, other in zip(before, parameters(linker), strict=True))
     assert linker.cfg["nil_threshold"] == threshold
+
+
+def test_a_gradient_that_is_not_finite(made):
+    _, linker, examples, _ = made
+    linker.update(examples)
+    next(iter(parameters(linker))).grad.fill_(float("nan"))
+    with pytest.raises(PelError, match="not finite: training has diverged"):
+        linker.finish_update(make_adamw(0.1))
