@@ -15,11 +15,12 @@ from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 
+from .abbreviations import LongForms, long_forms
 from .corpora.gold import NIL, check_gold_ids, gold_mentions, training_mentions
 from .errors import PelError
 from .evaluation.calibration import Calibration
 from .extensions import set_extensions
-from .mentions import Candidates, Link, long_forms, mentions_of, top_score, warn_without_mentions, write_links
+from .mentions import Candidates, Link, mentions_of, top_score, warn_without_mentions, write_links
 from .on_disk import OnDisk
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ def make_linker(
     layout: "shared" (the batch's candidates serve all its mentions) or "per_mention" (each mention has its own).
     top_k: candidates searched for a mention. max_candidates: candidates kept on the span.
     spans_key: link the spans of this group of `doc.spans`; null: the entities, `doc.ents`.
-    resolve_abbreviations: of a mention for which scispaCy's `abbreviation_detector` has found a long form, link that
-        too, where it stands, and keep what scores higher.
+    resolve_abbreviations: of a mention that the text defines as an abbreviation, "long form (LF)", link the long form
+        too, where it stands, and keep what scores higher. scispaCy's `abbreviation_detector` tells, where it has found
+        any in the Doc.
     nil_threshold: a mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored (before that:
         never NIL); a float in units of the score; null: never NIL.
     labels_discard: entity labels whose mentions are NIL without a search.
@@ -283,7 +285,7 @@ class PelLinker(OnDisk, TrainablePipe):
         """The long forms of those `spans` that are abbreviations, by their place in it."""
         if not self.resolve_abbreviations:
             return {}
-        known: dict[Doc, dict[tuple[int, int], Span]] = {}
+        known: dict[Doc, LongForms] = {}
         for span in spans:
             if span.doc not in known:
                 known[span.doc] = long_forms(span.doc)

@@ -31,20 +31,6 @@ def mentions_of(doc: Doc, spans_key: str | None) -> list[Span]:
     return list(doc.ents if spans_key is None else doc.spans.get(spans_key, ()))
 
 
-def long_forms(doc: Doc) -> dict[tuple[int, int], Span]:
-    """What scispaCy's `abbreviation_detector`, if it has been over `doc`, found: the long form of each short form, by
-    the tokens (start, end) of that."""
-    if not Doc.has_extension("abbreviations"):
-        return {}
-    found = {}
-    for short in doc._.abbreviations:
-        if isinstance(short, dict):  # its `make_serializable`
-            found[short["short_start"], short["short_end"]] = doc[short["long_start"] : short["long_end"]]
-        else:
-            found[short.start, short.end] = short._.long_form
-    return found
-
-
 def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overwrite: bool) -> None:
     """Write a link for each of `mentions_of(doc, spans_key)`; those that have an id keep it without `overwrite`."""
     if spans_key is None:

@@ -139,6 +139,13 @@ def test_the_better_of_short_and_long_form(pipeline, linker, abbreviations, seri
     assert linker.explain(doc.ents[1]).long_form is None
 
 
+def test_what_the_text_defines_needs_no_detector(pipeline, linker):
+    doc = pipeline.make_doc("She took aspirin after the heart attack ( HA ) . HA came again .")
+    doc.ents = [Span(doc, 11, 12, label="X")]
+    assert linker(doc).ents[0].kb_id_ == HEART_ATTACK
+    assert linker.explain(doc.ents[0]).long_form == "heart attack"
+
+
 def test_the_short_form_wins_where_it_scores_higher(pipeline, linker, abbreviations):
     doc = abbreviated(pipeline)
     doc[5:7]._.long_form = doc[8:9]  # the wrong way round

@@ -1,0 +1,83 @@
+"""Abbreviations that a Doc defines, as in "tardive dyskinesia (TD)", and the long forms that they stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from spacy.tokens import Doc, Span
+
+BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
+LONGEST = 10  # letters of a short form
+
+LongForms = dict[tuple[int, int], Span]
+
+
+def long_forms(doc: Doc) -> LongForms:
+    """The long form of each short form in `doc`, by the tokens (start, end) of that: as scispaCy's
+    `abbreviation_detector` found them, if it has been over `doc` and found any, else as `defined` does."""
+    return _detected(doc) or _everywhere(doc)
+
+
+def defined(doc: Doc) -> dict[str, Span]:
+    """The short forms that stand in brackets behind their long forms, each with the first of these.
+
+    After Schwartz & Hearst 2003, *A simple algorithm for identifying abbreviation definitions in biomedical text*: the
+    letters and digits of the short form are looked for in the words before the bracket, from the last to the first,
+    which has to begin a word. Of the bracket, what stands before a comma or semicolon is read.
+    """
+    found: dict[str, Span] = {}
+    for bracket in BRACKETS.finditer(doc.text):
+        short = re.split("[,;]", bracket[1])[0].strip()
+        before = doc.text[: bracket.start()].rstrip()
+        if short not in found and _is_short_form(short):
+            start = _start_of_long_form(short, before)
+            long = None if start is None else doc.char_span(start, len(before), alignment_mode="expand")
+            if long is not None:
+                found[short] = long
+    return found
+
+
+def _detected(doc: Doc) -> LongForms:
+    if not Doc.has_extension("abbreviations"):
+        return {}
+    found = {}
+    for short in doc._.abbreviations:
+        if isinstance(short, dict):  # its `make_serializable`
+            found[short["short_start"], short["short_end"]] = doc[short["long_start"] : short["long_end"]]
+        else:
+            found[short.start, short.end] = short._.long_form
+    return found
+
+
+def _everywhere(doc: Doc) -> LongForms:
+    return {(span.start, span.end): long for short, long in defined(doc).items() for span in _occurrences(doc, short)}
+
+
+def _occurrences(doc: Doc, form: str) -> Iterator[Span]:
+    """Where `form` stands in `doc` as whole tokens."""
+    for match in re.finditer(rf"(?<!\w){re.escape(form)}(?!\w)", doc.text):
+        if (span := doc.char_span(*match.span())) is not None:
+            yield span
+
+
+def _is_short_form(text: str) -> bool:
+    return 2 <= len(text) <= LONGEST and len(text.split()) <= 2 and text[0].isalnum() and any(map(str.isalpha, text))
+
+
+def _start_of_long_form(short: str, before: str) -> int | None:
+    """Where in `before` the long form begins that reaches to its end; None where there is none."""
+    words = list(re.finditer(r"\S+", before))[-min(len(short) + 5, 2 * len(short)) :]
+    if not words:
+        return None
+    first, at = words[0].start(), len(before)
+    for i, letter in reversed(list(enumerate(short.lower()))):
+        if letter.isalnum():
+            at -= 1
+            while at >= first and not (before[at].lower() == letter and (i or not before[:at][-1:].isalnum())):
+                at -= 1
+            if at < first:
+                return None
+    start = before.rfind(" ", 0, at) + 1
+    long = before[start:]
+    return start if len(long) > len(short) and short not in long.split() else None
