@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spacy.tokens import Span
 
+from .corpora.gold import NIL
+from .errors import PelError
+
 if TYPE_CHECKING:
     from .linker import PelLinker
 
@@ -39,7 +42,8 @@ class Explanation:
     long_form: str | None = None
 
     def __str__(self) -> str:
-        chance = "" if self.probability is None else f" (right with probability {self.probability:.2f})"
+        what = "its best candidate is right" if self.kb_id == NIL else "right"
+        chance = "" if self.probability is None else f" ({what} with probability {self.probability:.2f})"
         read = "" if self.long_form is None else f" (read as {self.long_form!r})"
         lines = [f"{self.mention}{read} → {self.kb_id}: {self.reason}{chance}"]
         lines += [f"  {one.score:7.3f}  {one.id}  {one.name}" for one in self.candidates]
@@ -51,7 +55,9 @@ def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
     """See `PelLinker.explain`."""
     if span.label_ in linker.labels_discard:
         reason = f'the label "{span.label_}" is in labels_discard'
-        return Explanation(span.text, "NIL", reason, [], [], linker.threshold, None)
+        return Explanation(span.text, NIL, reason, [], [], linker.threshold, None)
+    if k < 1:
+        raise PelError(f"k = {k}: ask for at least one candidate.")
     found, read = linker.rank_forms([span], k)[0]
     link = linker.link(found)
     filtered: list[tuple[str, float]] = []
@@ -62,7 +68,7 @@ def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
     return Explanation(
         span.text,
         link.kb_id,
-        _reason(link.kb_id, found, linker.threshold),
+        _reason(link.kb_id, found, filtered, linker.threshold),
         _named(linker, found),
         _named(linker, filtered),
         linker.threshold,
@@ -71,13 +77,18 @@ def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
     )
 
 
-def _reason(kb_id: str, found: list[tuple[str, float]], threshold: float | None) -> str:
+def _reason(
+    kb_id: str, found: list[tuple[str, float]], filtered: list[tuple[str, float]], threshold: float | None
+) -> str:
     if not found:
         return "it has no candidate: no word piece, or no entity of the types that are allowed"
     if threshold is None:
         return "there is no NIL threshold, so the best candidate is taken"
-    relation = "is under" if kb_id == "NIL" else "reaches"
-    return f"the best score, {found[0][1]:.3f}, {relation} the NIL threshold of {threshold:.3f}"
+    relation = "is under" if kb_id == NIL else "reaches"
+    reason = f"the best score, {found[0][1]:.3f}, {relation} the NIL threshold of {threshold:.3f}"
+    if kb_id == NIL and filtered and filtered[0][1] >= threshold:
+        reason += f"; {filtered[0][0]} would reach it, with {filtered[0][1]:.3f}, but its types are not allowed"
+    return reason
 
 
 def _named(linker: PelLinker, found: list[tuple[str, float]]) -> list[ScoredEntity]:

@@ -6,6 +6,7 @@ linker is built.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from spacy.language import Language
@@ -22,6 +23,7 @@ from .evaluation.calibration import Calibration
 from .extensions import set_extensions
 from .mentions import Candidates, Link, mentions_of, top_score, warn_without_mentions, write_links
 from .on_disk import OnDisk
+from .scispacy_settings import ScispacySettings
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -119,11 +121,6 @@ def make_linker(
 
     objective = Objective(loss, adversarial, negatives, check_layout(layout))
     objective.check_similarity(model, name)
-    if isinstance(nil_threshold, float | int) and objective.loss.similarity == "cosine" and abs(nil_threshold) > 1:
-        raise PelError(
-            f"[components.{name}]: nil_threshold = {nil_threshold} is no cosine, which lies between -1 and 1; make it "
-            'one, "tuned", or null for never NIL.'
-        )
     return PelLinker(
         nlp.vocab,
         model,
@@ -146,7 +143,7 @@ def make_linker(
     )
 
 
-class PelLinker(OnDisk, TrainablePipe):
+class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
@@ -204,15 +201,34 @@ class PelLinker(OnDisk, TrainablePipe):
     # --- linking ---
 
     @property
+    def nil_threshold(self) -> Threshold:
+        """The setting: "tuned", a score, or None for never NIL."""
+        return self._nil_threshold
+
+    @nil_threshold.setter
+    def nil_threshold(self, value: Threshold) -> None:
+        most = 1.0 if self.objective.loss.similarity == "cosine" else float("inf")
+        is_score = isinstance(value, Real) and not isinstance(value, bool) and -most <= value <= most
+        if not (value in ("tuned", None) or is_score):
+            raise PelError(
+                f"[components.{self.name}]: nil_threshold = {value!r} is no score, and a cosine lies between -1 and 1; "
+                'make it one, "tuned", or null for never NIL.'
+            )
+        self._nil_threshold = value
+
+    @property
     def threshold(self) -> float | None:
         """The NIL threshold in force: the tuned one, or the one of the config."""
         return self.cfg.get("nil_threshold") if self.nil_threshold == "tuned" else self.nil_threshold
 
+    @threshold.setter
+    def threshold(self, value: float) -> None:
+        raise PelError(f"threshold is the one in force; set nil_threshold = {value!r}, in units of the scores here.")
+
     @property
     def calibration(self) -> Calibration | None:
         """What makes probabilities of scores, as `spacy pel tune-nil` stored it."""
-        fitted = self.cfg.get("calibration")
-        return None if fitted is None else Calibration(*fitted)
+        return Calibration(*self.cfg["calibration"]) if "calibration" in self.cfg else None
 
     def forget_tuning(self) -> None:
         """Forget what was tuned for other weights or another KB."""

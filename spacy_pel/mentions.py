@@ -31,6 +31,16 @@ def mentions_of(doc: Doc, spans_key: str | None) -> list[Span]:
     return list(doc.ents if spans_key is None else doc.spans.get(spans_key, ()))
 
 
+def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
+    """What `write_links` has written for each of `mentions_of(doc, spans_key)`."""
+    spans = mentions_of(doc, spans_key)
+    attrs = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
+    candidates, probabilities = attrs.get("kb_ents", ()), attrs.get("kb_prob", ())
+    if not len(candidates) == len(probabilities) == len(spans):  # no group, or one that something else has changed
+        candidates, probabilities = [span._.kb_ents for span in spans], [span._.kb_prob for span in spans]
+    return [Link(span.kb_id_, *found) for span, *found in zip(spans, candidates, probabilities, strict=True)]
+
+
 def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overwrite: bool) -> None:
     """Write a link for each of `mentions_of(doc, spans_key)`; those that have an id keep it without `overwrite`."""
     if spans_key is None:
@@ -48,8 +58,8 @@ def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: boo
     share them; `attrs["kb_ents"]` and `attrs["kb_prob"]` of the group have those of each."""
     group = doc.spans[spans_key]
     links = [
-        link if overwrite or not span.kb_id else Link(span.kb_id_, span._.kb_ents, span._.kb_prob)
-        for span, link in zip(group, links, strict=True)
+        link if overwrite or not before.kb_id else before
+        for link, before in zip(links, links_of(doc, spans_key), strict=True)
     ]
     spans = [
         Span(doc, span.start, span.end, label=span.label, kb_id=link.kb_id, span_id=span.id)

@@ -38,6 +38,7 @@ def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None 
     card.add(card.table(_settings(nlp, linker), ["", ""]))
     if metrics is not None:
         card.add(card.title(3, "Measures"))
+        card.add(f"Of linking gold mentions in {card.code(metrics.get('corpus', 'not stated'))}:")
         card.add(card.table([(card.code(key), _number(metrics.get(key))) for key in MEASURES], ["", ""]))
         card.add("`python -m spacy pel evaluate --help` says what they are; fractions, not per cent.")
     return card.text

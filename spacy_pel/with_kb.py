@@ -21,6 +21,22 @@ if TYPE_CHECKING:
     from .kb.knowledge_base import KnowledgeBase
     from .training.trainer import Trainer
 
+CHANGED = 0.1  # of the entities a threshold was tuned with: with so many more or fewer it is another KB
+
+
+def trace(kb: KnowledgeBase) -> dict[str, Any]:
+    """What tells a KB that a threshold is tuned with from others."""
+    return {"build": kb.meta["build"], "path": str(kb.path), "entities": len(kb)}
+
+
+def _is_another(tuned_with: dict[str, Any], kb: KnowledgeBase) -> bool:
+    entities = tuned_with["entities"]
+    return tuned_with["build"] != kb.meta["build"] or abs(len(kb) - entities) > CHANGED * entities
+
+
+def _named(trace: dict[str, Any]) -> str:
+    return f"the KB {trace['path']} ({trace['entities']:,} entities, build {trace['build']:.8})"
+
 
 class WithKB:
     """The part of `PelLinker` that is about its KB."""
@@ -52,10 +68,10 @@ class WithKB:
         self.kb.set_search(n_probe=self.n_probe, threads=self.search_threads)
         self._kb_lost = self._trainer = None
         tuned_with = self.cfg.get("tuned_with")
-        if tuned_with and tuned_with["build"] != self.kb.meta["build"]:
+        if tuned_with and _is_another(tuned_with, self.kb):
             warnings.warn(
-                f"The NIL threshold of {self.name} was tuned with the KB {tuned_with['path']}, and it now has the KB "
-                f"{self.kb.path}: run `spacy pel tune-nil` again.",
+                f"The NIL threshold of {self.name} was tuned with {_named(tuned_with)}, and it now has "
+                f"{_named(trace(self.kb))}: run `spacy pel tune-nil` again.",
                 stacklevel=2,
             )
 

@@ -13,7 +13,7 @@ NLP = spacy.blank("en")
 class Ids(set):
     """A KB of which only the ids matter, and what became of retired ones."""
 
-    path, meta = "kb", MappingProxyType({"build": "b1"})
+    path, metric, meta = "kb", "cosine", MappingProxyType({"build": "b1"})
 
     def __init__(self, ids, retired=None):
         super().__init__(ids)

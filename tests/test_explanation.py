@@ -9,6 +9,7 @@ import spacy
 from tiny import make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.with_kb import trace
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,10 @@ def test_the_threshold_and_the_probability(linked, mention, above, relation):
     told = linker.explain(ent)
     assert told.kb_id == ent.kb_id_ and ent._.is_nil == (above > 0)
     assert f"{best:.3f}, {relation} the NIL threshold of {best + above:.3f}" in told.reason
-    assert told.probability == ent._.kb_prob == 0.5 and "right with probability 0.50" in str(told)
+    assert told.probability == ent._.kb_prob == 0.5
+    assert ("its best candidate is right" if above > 0 else "(right") + " with probability 0.50" in str(told)
+    with pytest.raises(PelError, match="at least one"):
+        linker.explain(ent, 0)
 
 
 def test_what_a_filter_took_away(linked, mention):
@@ -63,7 +67,11 @@ def test_what_a_filter_took_away(linked, mention):
     assert ent.kb_id_ == told.candidates[0].id != free[0][0]
     above = [id_ for id_, score in free[:3] if best_kind in linker.kb[id_].types and score >= told.candidates[-1].score]
     assert [c.id for c in told.filtered] == above and above[0] == free[0][0]
-    assert "its types are not allowed" in str(told)
+    assert "its types are not allowed" in str(told) and "would reach" not in told.reason
+    linker.nil_threshold = free[0][1] - 1e-4
+    told = linker.explain(ent, 3)
+    linker.nil_threshold = "tuned"
+    assert told.kb_id == "NIL" and f"{free[0][0]} would reach it, with {free[0][1]:.3f}, but its types" in told.reason
 
 
 def test_without_candidates(linked, mention):
@@ -95,20 +103,34 @@ def test_what_was_tuned_is_saved_and_forgotten(linked, mention):
 def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
     _, linker, _ = linked
     own, other = linker.kb, make_kb(tmp_path / "other")
-    linker.cfg.update(nil_threshold=0.1, tuned_with={"build": own.meta["build"], "path": str(own.path)})
+    linker.cfg.update(nil_threshold=0.1, tuned_with=trace(own))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         linker.set_kb(own.copy_to(tmp_path / "copy"))
-    with pytest.warns(UserWarning, match=f"tuned with the KB {own.path}, and it now has the KB {other.path}"):
+    named = rf"tuned with the KB {own.path} \(12 entities, build \w+\), and it now has the KB {other.path} \(12 entit"
+    with pytest.warns(UserWarning, match=named):
         linker.set_kb(other)
+    shrunk = own.copy_to(tmp_path / "shrunk")
+    shrunk.remove([next(iter(shrunk))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.set_kb(shrunk)
+    shrunk.remove([next(iter(shrunk))])  # two of twelve: more than a tenth
+    with pytest.warns(UserWarning, match=rf"{shrunk.path} \(10 entities"):
+        linker.set_kb(shrunk)
     linker.forget_tuning()
     linker.set_kb(own)
 
 
 @pytest.mark.parametrize("threshold", [1.5, -2])
 def test_a_threshold_that_is_no_score(threshold):
-    with pytest.raises(PelError, match=rf"nil_threshold = {threshold} is no cosine"):
+    with pytest.raises(PelError, match=rf"nil_threshold = {threshold} is no score"):
         spacy.blank("en").add_pipe("pel_linker", config={"nil_threshold": threshold})
+    linker = spacy.blank("en").add_pipe("pel_linker")
+    for value in (threshold, float("nan"), "foo", True):
+        with pytest.raises(PelError, match="is no score"):
+            linker.nil_threshold = value
+    assert linker.nil_threshold == "tuned"
     dot = {"model": {"@architectures": "spacy_pel.BiEncoder.v1", "similarity": "dot"}}
     loss = {"loss": {"@misc": "spacy_pel.CrossEntropyLoss.v1"}}
     spacy.blank("en").add_pipe("pel_linker", config={"nil_threshold": threshold, **dot, **loss})

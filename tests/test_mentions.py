@@ -7,6 +7,9 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from tiny import make_kb, make_pipeline, train, write_encoder
 
+from spacy_pel.corpora.linked import linked_record
+from spacy_pel.errors import PelError
+
 TEXT = "She took aspirin after the heart attack ."
 ASPIRIN, HEART_ATTACK = "D001241", "D009203"
 
@@ -57,6 +60,21 @@ def test_results_are_kept_for_spans_with_the_same_offsets(pipeline, linker):
         for span, candidates, kind in zip(group, group.attrs["kb_ents"], ("Chemical", "Disease"), strict=True):
             assert candidates[0][0] == span.kb_id_ and {types[id_] for id_, _ in candidates} == {(kind,)}
         assert group.attrs["kb_prob"] == [None, None]
+
+
+def test_spans_with_the_same_offsets_keep_their_own_candidates(pipeline, linker):
+    linker.spans_key, linker.types_by_label = "found", {"DRUG": ["Chemical"], "ILLNESS": ["Disease"]}
+    doc = linker(with_group(pipeline, (2, 3, "DRUG"), (2, 3, "ILLNESS")))
+    drug, illness = linked_record(doc, {}, "found")["ents"]
+    assert drug["kb_ents"][0][0] == drug["kb_id"] == ASPIRIN
+    assert illness["kb_ents"][0][0] == illness["kb_id"] != ASPIRIN
+
+    before = [dict(doc.spans["found"].attrs), [span.kb_id_ for span in doc.spans["found"]]]
+    linker.overwrite = False
+    doc = linker(doc)
+    assert [dict(doc.spans["found"].attrs), [span.kb_id_ for span in doc.spans["found"]]] == before
+    doc.spans["found"].append(Span(doc, 5, 7, label="X"))  # the lists no longer fit the group
+    assert len(linked_record(doc, {}, "found")["ents"]) == 3
 
 
 def test_ids_that_are_there_are_kept_without_overwrite(pipeline, linker):
@@ -165,3 +183,11 @@ def test_scispacy_finds_them(pipeline, linker):
     doc = linker(nlp("Severe tricuspid regurgitation (TR) was seen. TR is a leaking valve."))
     assert [ent.kb_id_ for ent in doc.ents] == ["D014262", "D014262"]
     assert linker.explain(doc.ents[1]).long_form == "tricuspid regurgitation"
+
+
+def test_settings_have_scispacys_names_too(linker):
+    assert (linker.k, linker.max_entities_per_mention) == (linker.top_k, linker.max_candidates)
+    linker.k, linker.max_entities_per_mention = 7, 2
+    assert (linker.top_k, linker.max_candidates) == (7, 2)
+    with pytest.raises(PelError, match=r"set nil_threshold = 0\.7"):
+        linker.threshold = 0.7

@@ -95,6 +95,25 @@ def test_colours_and_labels_are_those_of_displacy():
     assert "and y and" in text(html)
 
 
+def test_nil_is_a_label_too():
+    html = render_links(make_doc(("x", "A", "D1"), ("z", "A", "NIL")), KB, options={"ents": ["NIL"]})
+    assert [text(inner) for _, inner in marks(html)] == ["z A NIL"] and "and x and" in text(html)
+
+
+def test_a_group_of_spans_is_drawn_without_overlap():
+    doc = make_doc(("ASA", "DRUG", "D1"), ("foo", "DRUG", "NIL"))
+    doc.spans["found"] = [
+        Span(doc, start, end, label, kb_id=kb_id)
+        for start, end, label, kb_id in ((1, 2, "X", "D1"), (1, 4, "Y", "D2"), (0, 1, "X", "NIL"))
+    ]
+    drawn = render_links(doc, KB, spans_key="found")
+    assert [text(inner) for _, inner in marks(drawn)] == ["and X NIL", 'ASA and foo Y pH < 7 & "acid" · D2']
+    (part,) = marks(render_links(doc[1:4], KB, spans_key="found"))
+    assert text(part[1]).startswith("ASA and foo Y")
+    with pytest.raises(PelError, match=r"no group 'other' .*'found'"):
+        render_links(doc, KB, spans_key="other")
+
+
 def test_a_page_is_ascii_and_the_file_is_the_page(tmp_path):
     docs = [make_doc(("µ", "L", "A/B 1"), title="Größe"), NLP("No entity.")]
     with pytest.warns(UserWarning, match="W006"):  # displaCy's, for the second
@@ -134,6 +153,7 @@ def test_the_names_come_from_a_kb_a_linker_or_a_pipeline(tmp_path):
     ("docs", "kb", "template", "error"),
     [
         ("She took aspirin.", None, None, "docs: str is neither"),
+        (None, None, None, "docs: NoneType is neither"),
         (NLP("x"), NLP, None, "there is no KB in it"),
         (NLP("x"), "kb/", None, "there is no KB in it"),
         (NLP("x"), KB, "https://kb.example/", "has no {}"),

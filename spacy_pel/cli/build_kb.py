@@ -44,7 +44,7 @@ def build_kb(
     id_prefix: Annotated[str, typer.Option(help="obo: take the xref with this prefix as id (UMLS)")] = "",
     scopes: Annotated[Several, typer.Option(help="obo: scopes of the synonyms to take [default: EXACT]")] = None,
     columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None,
-    hold_out: Annotated[float, typer.Option(help="Leave this share of the entities out: their mentions are NIL")] = 0.0,
+    hold_out: Annotated[float, typer.Option(help="Leave about this share of the entities out, to be NIL")] = 0.0,
     hold_out_types: Annotated[Several, typer.Option(help="Leave entities of these types out (T041,T058)")] = None,
     seed: Annotated[int, typer.Option(help="Of the share that is held out")] = 0,
 ) -> None:
@@ -100,6 +100,8 @@ def build_kb(
     if replaces:
         msg.info("Replaced the old KB: renamed it aside, put the new one in its place, removed it")
     print_skipped(records.skipped)
+    if left_out and not records.skipped["entities held out"]:
+        msg.warn(f"--hold-out {hold_out:g} has held no entity out: each is drawn by its id, and the KB is small")
     msg.good(f"Built the KB {out}")
     counts = {what: f"{count:,}" for what, count in kb.meta["counts"].items()}
     msg.table(counts | {"size": f"{kb.size_bytes / 1e6:.1f} MB", "seconds": f"{time.perf_counter() - start:.1f}"})

@@ -90,12 +90,15 @@ def evaluate(
     start = perf_counter()
     ranked = rank_gold(linker, docs, k=max(MIN_DEPTH, linker.top_k), progress=True)
     seconds = perf_counter() - start
-    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, **known)
+    metrics: dict[str, Any] = {"corpus": str(corpus)}
+    metrics |= link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, **known)
     metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
 
     metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, linker.kb)}
     if linker.calibration is not None:
         metrics |= calibration_metrics(ranked, linker.calibration)
+        if linker.kb.metric == "dot":
+            metrics["score_ece"] = None  # a dot product is nothing like a probability
 
     if with_end_to_end:
         metrics |= end_to_end(nlp, docs, linker.kb, linker.spans_key)

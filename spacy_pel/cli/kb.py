@@ -13,7 +13,7 @@ from wasabi import msg
 from ..errors import PelError
 from .app import command, pel_app
 from .build_kb import print_skipped
-from .pipeline import GPU_ID, load_linker
+from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
@@ -62,14 +62,18 @@ def search(
     text: Annotated[str, typer.Argument(help="A name")],
     context: Annotated[str, typer.Option(help="A sentence that holds TEXT: the pipeline ranks candidates in it")] = "",
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Candidates to print")] = 10,
+    code: CODE = None,
 ) -> None:
     """Print the entities with the name or alias TEXT, and, given a pipeline, the best candidates by its encoder.
 
     Example: python -m spacy pel kb search linker "cold" --context "The cold lasted a week."
     """
     kb = _open(path)
+    is_pipeline = (path / "config.cfg").is_file()
+    if context and not is_pipeline:
+        raise PelError(f"--context: {path} is a KB, which has no encoder to read it; name a pipeline.")
     rows = [_row(entity, "by name") for entity in kb.named(text)]
-    found = _explain(str(path), text, context or text, top_k) if (path / "config.cfg").is_file() else None
+    found = _explain(str(path), text, context or text, top_k, code) if is_pipeline else None
     if found:
         rows += [_row(kb[candidate.id], f"{candidate.score:.3f}") for candidate in found.candidates]
     if not rows:
@@ -114,13 +118,14 @@ def add(
     pipeline: PIPELINE,
     file: Annotated[Path, typer.Argument(help="Records of new entities")],
     format: FORMAT = None,
+    code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
     """Encode the new entities in FILE and add them to the KB of PIPELINE, all or none.
 
     Example: python -m spacy pel kb add linker new.jsonl
     """
-    linker, kb = _linker(pipeline, gpu_id)
+    linker, kb = _linker(pipeline, gpu_id, code)
     _report(kb, f"added {_put(linker.add_entities, format, file)}")
 
 
@@ -129,13 +134,14 @@ def update(
     pipeline: PIPELINE,
     file: Annotated[Path, typer.Argument(help="Records that replace those with the same ids")],
     format: FORMAT = None,
+    code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
     """Encode the entities in FILE and put them in the place of those with the same ids, all or none.
 
     Example: python -m spacy pel kb update linker changed.jsonl
     """
-    linker, kb = _linker(pipeline, gpu_id)
+    linker, kb = _linker(pipeline, gpu_id, code)
     _report(kb, f"updated {_put(linker.update_entities, format, file)}")
 
 
@@ -143,12 +149,13 @@ def update(
 def remove(
     pipeline: PIPELINE,
     ids: Annotated[list[str], typer.Argument(help="Ids of the entities to remove")],
+    code: CODE = None,
 ) -> None:
     """Remove entities from the KB of PIPELINE, all or none.
 
     Example: python -m spacy pel kb remove linker D001241 D009203
     """
-    linker, kb = _linker(pipeline, -1)
+    linker, kb = _linker(pipeline, -1, code)
     linker.remove_entities(ids)
     _report(kb, f"removed {_many(len(set(ids)))}")
 
@@ -194,8 +201,8 @@ def _open(path: Path) -> KnowledgeBase:
     return KnowledgeBase(found[0])
 
 
-def _linker(pipeline: str, gpu_id: int) -> tuple[PelLinker, KnowledgeBase]:
-    _, _, linker = load_linker(pipeline, gpu_id=gpu_id)
+def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:
+    _, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
     return linker, linker.kb
 
@@ -204,10 +211,10 @@ def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:
     return entity.id, entity.name, ", ".join(entity.type_names or entity.types), score
 
 
-def _explain(pipeline: str, text: str, context: str, top_k: int) -> Explanation:
+def _explain(pipeline: str, text: str, context: str, top_k: int, code: Path | None) -> Explanation:
     from spacy.tokens import Span
 
-    nlp, _, linker = load_linker(pipeline)
+    nlp, _, linker = load_linker(pipeline, code=code)
     start = context.find(text)
     if start < 0:
         raise PelError(f'--context: "{context}" does not hold "{text}"; give a sentence with it.')

@@ -60,7 +60,7 @@ class LinkReport:
         """Print the counts. RAISES: `PelError` where the whole input had no text to link."""
         if not self.texts and not stopped:
             found = f"all its {self.broken:,} lines are broken" if self.broken else "it is empty"
-            raise PelError(f"{self.source}: {found}; write one text a line.")
+            raise PelError(f"{self.source}: {found}; write one text a line; --format txt if they are plain.")
         counts = f"{self.texts:,} texts with {self.mentions:,} mentions, {self.nil:,} of them NIL ({self.speed})."
         if stopped:
             _say(f"⚠ Stopped. Linked and written to {out}: {counts}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -20,6 +21,15 @@ CODE = Annotated[
     Path | None,
     typer.Option("--code", "-c", help="Python file to import first, for components that register themselves so"),
 ]
+
+UNKNOWN_FACTORY = re.compile(r"\[E002\] Can't find factory for '(.+?)'")
+# Factories that are only known once their module is imported, or their package installed: the extra and the module
+MODULES = {
+    "abbreviation_detector": ("scispacy", "scispacy.abbreviation"),
+    "hyponym_detector": ("scispacy", "scispacy.hyponym_detector"),
+    "scispacy_linker": ("scispacy", "scispacy.linking"),
+    "transformer": ("spacy-transformers", "spacy_transformers"),
+}
 
 
 def load_linker(
@@ -61,9 +71,23 @@ def _load(pipeline: str, with_kb: bool) -> Language:
         raise
     except OSError as error:  # spaCy's E050 and E053
         raise PelError(f"{pipeline} is no pipeline: {_hint(Path(pipeline))}") from error
-    except ValueError as error:  # what spaCy and confection raise for a config that does not hold
+    except ValueError as error:
+        if missing := UNKNOWN_FACTORY.search(str(error)):
+            raise PelError(_without(pipeline, missing[1])) from error
+        # what spaCy and confection raise for a config that does not hold
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise PelError(f"{pipeline} cannot be loaded: {' '.join(lines[:3])}") from error
+
+
+def _without(pipeline: str, factory: str) -> str:
+    """What to do about a component of `pipeline` whose factory nobody has registered."""
+    extra, module = MODULES.get(factory, ("", ""))
+    install = f"install spacy-pel[{extra}]" if extra else "install the package that it comes from"
+    imported = f"`import {module}`" if module else "an import of its module"
+    return (
+        f'{pipeline} has a component "{factory}" that spaCy does not know: {install}, and if that is not enough, give '
+        f"a file with {imported} as --code (in Python: import it before spacy.load)"
+    )
 
 
 def _hint(path: Path) -> str:

@@ -39,6 +39,7 @@ def tune_nil(
     from ..evaluation.nil import tune_threshold
     from ..evaluation.ranking import rank_gold
     from ..files import write_atomically
+    from ..with_kb import trace
 
     wanted = _parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
@@ -50,7 +51,7 @@ def tune_nil(
         raise PelError(f"{dev}: {error}") from error
     linker.cfg["calibration"] = list(calibration)
     linker.cfg["nil_threshold"] = tuned.threshold
-    linker.cfg["tuned_with"] = {"build": linker.kb.meta["build"], "path": str(linker.kb.path)}
+    linker.cfg["tuned_with"] = trace(linker.kb)
     file = nlp.path / name / "cfg"
     write_atomically(file, json.dumps(linker.cfg, indent=2, allow_nan=False).encode())  # nothing else changed
 

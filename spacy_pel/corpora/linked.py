@@ -13,8 +13,9 @@ from spacy.tokens import Doc, DocBin, Span
 
 from ..errors import PelError
 from ..files import write_atomically
-from ..mentions import mentions_of
+from ..mentions import Link, links_of, mentions_of
 from .docbin import SUFFIX
+from .gold import NIL
 
 
 def linked_record(
@@ -22,20 +23,21 @@ def linked_record(
 ) -> dict[str, Any]:
     """`record` with the entities of `doc`, or the spans of its group `spans_key`, as its `ents`. with_prob: with the
     probability of every link."""
-    return {**record, "ents": [_ent_record(span, with_prob) for span in mentions_of(doc, spans_key)]}
+    found = zip(mentions_of(doc, spans_key), links_of(doc, spans_key), strict=True)
+    return {**record, "ents": [_ent_record(span, link, with_prob) for span, link in found]}
 
 
-def _ent_record(ent: Span, with_prob: bool) -> dict[str, Any]:
+def _ent_record(ent: Span, link: Link, with_prob: bool) -> dict[str, Any]:
     record = {
         "start": ent.start_char,
         "end": ent.end_char,
         "text": ent.text,
         "label": ent.label_,
-        "kb_id": ent.kb_id_,
-        "is_nil": ent._.is_nil,
-        "kb_ents": ent._.kb_ents,
+        "kb_id": link.kb_id,
+        "is_nil": link.kb_id == NIL,
+        "kb_ents": link.candidates,
     }
-    return record | {"kb_prob": ent._.kb_prob} if with_prob else record
+    return record | {"kb_prob": link.probability} if with_prob else record
 
 
 class LinkedLines:
@@ -66,7 +68,9 @@ class LinkedLines:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise PelError(f"{self.path or 'standard output'} cannot be written: {error.strerror}") from error
+            raise PelError(
+                f"{self.path or 'standard output'} cannot be written: {error.strerror}; name another file."
+            ) from error
         self._written += len(line)
 
     def __enter__(self) -> LinkedLines:

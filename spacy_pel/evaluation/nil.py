@@ -53,7 +53,7 @@ def tune_threshold(
     if not 0 < n_nil < n_mentions:
         raise PelError(
             f"of {n_mentions} annotated mentions {n_nil} are NIL: a threshold can only be tuned on mentions of which "
-            "some are in the KB and some are not"
+            "some are in the KB and some are not (`build-kb --hold-out 0.2` makes a KB that lacks some)"
         )
     best = _best_cut(cuts.measures, target)
     return NilThreshold(

@@ -45,7 +45,7 @@ def card(*arguments):
 
 
 def test_the_card(pipeline, tmp_path):
-    metrics = {"n_mentions": 1234, "recall_at_1": 0.5, "nil_f1": None, "reliability": []}
+    metrics = {"corpus": "corpus/dev.spacy", "n_mentions": 1234, "recall_at_1": 0.5, "nil_f1": None, "reliability": []}
     srsly.write_json(tmp_path / "dev.json", metrics)
     before = srsly.read_json(pipeline / "meta.json")
     result = card(pipeline, "--metrics", tmp_path / "dev.json")
@@ -64,7 +64,7 @@ def test_the_card(pipeline, tmp_path):
         "| `nil_f1` | – |",
     ):
         assert row in notes.splitlines()
-    assert notes in result.output
+    assert notes in result.output and "gold mentions in `corpus/dev.spacy`" in notes
     assert {key: value for key, value in srsly.read_json(pipeline / "meta.json").items() if key != "notes"} == before
     assert spacy.load(pipeline).meta["notes"] == notes
     assert card(pipeline).exit_code == 0 and "Measures" not in srsly.read_json(pipeline / "meta.json")["notes"]

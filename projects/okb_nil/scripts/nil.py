@@ -16,7 +16,7 @@ app = typer.Typer(help=__doc__)
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="Of the run: training/NAME, metrics/NAME.json")],
+    name: Annotated[str, typer.Argument(help="Of the run: training/NAME, metrics/NAME.json; -seed1 is added to it")],
     margin: Annotated[float, typer.Option(help="Of the proxy-based loss")] = 0.0,
     cross_entropy: Annotated[bool, typer.Option("--ce", help="Cross-entropy on dot products instead")] = False,
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 540,
@@ -24,6 +24,7 @@ def run(
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
     """Train, index, tune NIL on corpus/dev.spacy, evaluate on corpus/test.spacy."""
+    name += f"-seed{seed}" if seed else ""
     folder = Path("training") / name
     folder.mkdir(parents=True, exist_ok=True)
     config = Config().from_disk("configs/train.cfg", interpolate=False)
@@ -55,12 +56,15 @@ def figure(
     from spacy_pel.evaluation.plots import save_figure
 
     runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in sorted(metrics.glob("*.json"))}
+    if not runs:
+        raise typer.BadParameter(f"no run has written its measures to {metrics}", param_hint="METRICS")
     drawn = Figure(figsize=(11, 4.5), layout="constrained")
     curves, trade = drawn.subplots(1, 2)
     for number, (name, found) in enumerate(runs.items()):
         colour = f"C{number}"
         recall, precision = ([point[key] for point in found["nil_curve"]] for key in ("recall", "precision"))
-        curves.plot(recall, precision, color=colour, label=f"{name}: {found['nil_auprc']:.2f}")
+        label = f"{name}: {found['nil_auprc']:.2f}"
+        curves.plot([0, *recall], [precision[0], *precision], drawstyle="steps-pre", color=colour, label=label)
         curves.plot(found["nil_recall"], found["nil_precision"], "o", color=colour)
         trade.plot(found["nil_auprc"], found["recall_at_1"], "o", color=colour)
         trade.annotate(name, (found["nil_auprc"], found["recall_at_1"]), textcoords="offset points", xytext=(6, 4))
