@@ -55,25 +55,25 @@ def figure(
 
     from spacy_pel.evaluation.plots import save_figure
 
-    runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in sorted(metrics.glob("*.json"))}
+    runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in metrics.glob("*.json")}
     if not runs:
         raise typer.BadParameter(f"no run has written its measures to {metrics}", param_hint="METRICS")
     drawn = Figure(figsize=(11, 4.5), layout="constrained")
     curves, trade = drawn.subplots(1, 2)
-    for number, (name, found) in enumerate(runs.items()):
+    for number, (name, found) in enumerate(sorted(runs.items())):
         colour = f"C{number}"
         recall, precision = ([point[key] for point in found["nil_curve"]] for key in ("recall", "precision"))
         label = f"{name}: {found['nil_auprc']:.2f}"
         curves.plot([0, *recall], [precision[0], *precision], drawstyle="steps-pre", color=colour, label=label)
         curves.plot(found["nil_recall"], found["nil_precision"], "o", color=colour)
-        trade.plot(found["nil_auprc"], found["recall_at_1"], "o", color=colour)
-        trade.annotate(name, (found["nil_auprc"], found["recall_at_1"]), textcoords="offset points", xytext=(6, 4))
+        trade.plot(found["nil_auprc"], found["recall_at_1"], "o", color=colour, label=name)
     base_rate = next(iter(runs.values()))["nil_base_rate"]
     curves.axhline(base_rate, color="grey", linestyle=":", label=f"scores that say nothing: {base_rate:.2f}")
     curves.set(xlabel="recall of NIL", ylabel="precision of NIL", xlim=(0, 1), ylim=(0, 1.02))
     curves.legend(title="average precision")
     trade.set(xlabel="average precision of NIL", ylabel="recall@1 in the KB")
     trade.margins(0.2)
+    trade.legend()
     save_figure(drawn, output)
 
 
