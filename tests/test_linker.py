@@ -129,7 +129,7 @@ def test_nil_threshold(trained, docs):
     linker = trained.get_pipe("pel_linker")
     best = max(trained(doc.copy()).ents[0]._.kb_ents[0][1] for doc in docs)
     try:
-        for setting, tuned, nil in [(None, 2.0, False), ("tuned", 2.0, True), (-2.0, 2.0, False), (2.0, None, True)]:
+        for setting, tuned, nil in [(None, 2.0, False), ("tuned", 2.0, True), (-1.0, 2.0, False), (1.0, None, True)]:
             linker.nil_threshold, linker.cfg["nil_threshold"] = setting, tuned
             ent = trained(docs[0].copy()).ents[0]
             assert (ent.kb_id_ == "NIL", ent._.is_nil) == (nil, nil)

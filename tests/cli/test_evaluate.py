@@ -40,7 +40,7 @@ def test_the_table_and_the_json(tmp_path, linker, dev):
     result = run(dev, "--train", train, "--output", output)
     assert result.exit_code == 0, result.output
     metrics = json.loads(output.read_text())
-    assert metrics.pop("mentions_per_second") > 0
+    assert metrics.pop("mentions_per_second") > 0 and metrics.pop("corpus") == str(dev)
     point = {"threshold": 0.5, "precision": 1.0, "recall": 1.0, "linked_right": 0.5}
     assert metrics.pop("nil_curve")[0] == point | {"all_recall_at_1": pytest.approx(2 / 3), "all_recall_at_64": 1.0}
     assert metrics == {

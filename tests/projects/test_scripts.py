@@ -25,7 +25,7 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.umls import read_umls
 
 PROJECTS = Path(__file__).parents[2] / "projects"
-CONFIGS = sorted(PROJECTS.glob("*/configs/*.cfg"))
+CONFIGS = sorted(set(PROJECTS.glob("*/configs/*.cfg")) - {PROJECTS / "notebooks/configs/ner.cfg"})  # of linkers
 ABSTRACTS = "".join(
     f"{pmid}|t|Fever.\n{pmid}|a|Pain after aspirin.\n{pmid}\t0\t5\tFever\tDisease\tUMLS:C{pmid}|C7\n\n"
     for pmid in range(100, 110)
