@@ -189,7 +189,7 @@ def test_own_kb_and_own_annotations(project):
     pytest.importorskip("matplotlib", reason="the extra `notebooks` is not installed")
     run_project(project, "quick", max_steps=3)
     assert "MAX_STEPS = 3" in (shown := check_run(project / "own_kb.ipynb"))
-    assert re.search(r"\d+ of 22 right", shown) and "28 entities, of which the KB of the training has 0" in shown
+    assert re.search(r"\d+ of 22 right", shown) and "28 in this one; 0 in both" in shown
     shown = check_run(project / "own_annotations.ipynb")
     assert "86 documents, 955 mentions" in shown and "nil_auprc" in shown
 
