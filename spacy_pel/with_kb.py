@@ -67,11 +67,12 @@ class WithKB:
         self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
         self.kb.set_search(n_probe=self.n_probe, threads=self.search_threads)
         self._kb_lost = self._trainer = None
-        tuned_with = trace(self.kb) | self.cfg.get("tuned_with", {})  # older pipelines did not count the entities
+        here = trace(self.kb)
+        tuned_with = here | self.cfg.get("tuned_with", {})  # older pipelines did not count the entities
         if _is_another(tuned_with, self.kb):
             warnings.warn(
                 f"The NIL threshold of {self.name} was tuned with {_named(tuned_with)}, and it now has "
-                f"{_named(trace(self.kb))}: run `spacy pel tune-nil` again.",
+                f"{_named(here)}: run `spacy pel tune-nil` again.",
                 stacklevel=2,
             )
 

@@ -101,7 +101,7 @@ def build_kb(
         msg.info("Replaced the old KB: renamed it aside, put the new one in its place, removed it")
     print_skipped(records.skipped)
     if left_out and not records.skipped["entities held out"]:
-        msg.warn(f"--hold-out {hold_out:g} has held no entity out: each is drawn by its id, and the KB is small")
+        msg.warn("No entity was held out: a share is drawn by the ids, and the KB is small or has none of those types")
     msg.good(f"Built the KB {out}")
     counts = {what: f"{count:,}" for what, count in kb.meta["counts"].items()}
     msg.table(counts | {"size": f"{kb.size_bytes / 1e6:.1f} MB", "seconds": f"{time.perf_counter() - start:.1f}"})

@@ -69,11 +69,10 @@ def search(
     Example: python -m spacy pel kb search linker "cold" --context "The cold lasted a week."
     """
     kb = _open(path)
-    is_pipeline = (path / "config.cfg").is_file()
-    if context and not is_pipeline:
+    if context and not _is_pipeline(path):
         raise PelError(f"--context: {path} is a KB, which has no encoder to read it; name a pipeline.")
     rows = [_row(entity, "by name") for entity in kb.named(text)]
-    found = _explain(str(path), text, context or text, top_k, code) if is_pipeline else None
+    found = _explain(str(path), text, context or text, top_k, code) if _is_pipeline(path) else None
     if found:
         rows += [_row(kb[candidate.id], f"{candidate.score:.3f}") for candidate in found.candidates]
     if not rows:
@@ -188,12 +187,16 @@ def patterns(
     msg.good(f"Wrote {len(lines):,} patterns to {out}")
 
 
+def _is_pipeline(path: Path) -> bool:
+    return (path / "config.cfg").is_file()
+
+
 def _open(path: Path) -> KnowledgeBase:
     """The KB at `path`, or that of the pipeline at `path`, found without loading the pipeline."""
     from ..kb.knowledge_base import KnowledgeBase
     from ..kb.saved import find_kb
 
-    if not (path / "config.cfg").is_file():
+    if not _is_pipeline(path):
         return KnowledgeBase(path)
     found = [kb for folder in sorted(path.iterdir()) if folder.is_dir() and (kb := find_kb(folder)[0])]
     if len(found) != 1:

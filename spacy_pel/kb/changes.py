@@ -32,6 +32,12 @@ class Changes:
         new_rows = np.broadcast_to(added, new_scores.shape)
         return best(np.hstack([scores, new_scores]), np.hstack([rows, new_rows]), k)
 
+    def vectors_of(self, index: VectorIndex, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of `rows` (n,), ascending, that an entity has, and their vectors (m, dim)."""
+        in_file = rows[(rows < len(index)) & ~np.isin(rows, self.removed)]
+        added = np.isin(self.added, rows)
+        return np.concatenate([in_file, self.added[added]]), np.vstack([index.vectors(in_file), self.vectors[added]])
+
     def blocks(self, index: VectorIndex) -> Iterator[np.ndarray]:
         """The vectors of all entities in row order, a block (n, dim) at a time."""
         in_file = self.live(len(index))

@@ -17,13 +17,16 @@ from ..errors import PelError
 from .aliases import alias_key
 from .counts import Counts
 from .entity import Entity
+from .name_index import distinct_forms, write_names
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+READABLE = (2, FORMAT_VERSION)  # 2 had no index of the names
 APPLICATION_ID = 0x7350454C  # "sPEL", in the header of the file
 BATCH = 10_000
 
 # A removed entity leaves its row empty and in `removed`; an added one takes a row behind all others and has its vector
-# in `added`, until the KB is compacted. `forms` and `types` lead from names (as `alias_key`) and types to rows.
+# in `added`, until the KB is compacted. `forms` and `types` lead from names (as `alias_key`) and types to rows. The
+# tables that lead from 3-grams to names are in `name_index`.
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entities (
@@ -69,6 +72,7 @@ def build(
     meta |= {"counts": counts.totals() | ({"retired": kept} if kept else {}), "rows": counts.entities, "numbering": 0}
     if counts.type_names:
         meta["type_names"] = counts.type_names
+    _index_names(connection, meta)
     write_meta(connection, meta)
     connection.execute("COMMIT")
 
@@ -122,14 +126,28 @@ def close_up(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     done where a vector file with one row an entity takes their place."""
     connection.execute("DELETE FROM added")
     empty = [row for (row,) in connection.execute("SELECT row FROM removed ORDER BY row")]
-    if not empty:
-        return
+    if empty:
+        _close_gaps(connection, empty)
+        meta["rows"] -= len(empty)
+        meta["numbering"] += 1
+    if empty or meta.get("names", {}).get("of") != meta["rows"]:
+        _index_names(connection, meta)
+
+
+def _close_gaps(connection: sqlite3.Connection, empty: list[int]) -> None:
     connection.create_function("closed_up", 1, lambda row: row - bisect_left(empty, row), deterministic=True)
     for table in ("entities", "forms", "types"):  # in ascending order: what moves down finds its place free
         connection.execute(f"UPDATE {table} SET row = closed_up(row) WHERE row > ?", (empty[0],))
     connection.execute("DELETE FROM removed")
-    meta["rows"] -= len(empty)
-    meta["numbering"] += 1
+
+
+def _index_names(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
+    """Write the index of the names of all entities, whose rows have no gaps."""
+    records = connection.execute("SELECT row, name, aliases FROM entities ORDER BY row")
+    rows = ((row, distinct_forms(name, json.loads(aliases))) for row, name, aliases in records)
+    counts = meta["counts"]
+    meta["names"] = write_names(connection, rows, counts["entities"] + counts["aliases"]) | {"of": meta["rows"]}
+    meta["format_version"] = FORMAT_VERSION
 
 
 def entity_of(record: tuple, type_names: dict[str, str] | None) -> Entity:

@@ -19,7 +19,8 @@ from ..errors import PelError
 from . import entity_file
 from .aliases import alias_key, normalized
 from .entity import Entity
-from .entity_file import APPLICATION_ID, FORMAT_VERSION, entity_of, pragma, read_meta
+from .entity_file import APPLICATION_ID, FORMAT_VERSION, READABLE, entity_of, pragma, read_meta
+from .name_index import distinct_forms
 
 LOCK_SECONDS = 10.0
 PARAMETERS = 900  # of a query: SQLite before 3.32 takes 999
@@ -97,6 +98,25 @@ class EntityStore:
         wanted = normalized(form)
         found = map(self._entity, self._fetch(query, (alias_key(form),)))
         return [e for e in found if wanted in map(normalized, (e.name, *e.aliases))]  # keys may collide
+
+    def rows_named(self, form: str) -> np.ndarray:
+        """The rows of the entities that `named` gives, but for collisions of keys."""
+        found = self._fetch("SELECT row FROM forms WHERE key = ? ORDER BY row", (alias_key(form),))
+        return np.array([row for (row,) in found], dtype=np.int64)
+
+    def names(self, rows: Iterable[int]) -> dict[int, list[str]]:
+        """The `distinct_forms` of the entities at those `rows` that are there."""
+        found = self._select("row, name, aliases", "row", rows)
+        return {row: distinct_forms(name, json.loads(aliases)) for row, name, aliases in found}
+
+    def name_arrays(self) -> dict[str, bytes]:
+        """What `name_index.write_names` has written, but for the postings."""
+        return dict(self._fetch("SELECT key, value FROM name_arrays", ()))
+
+    def postings(self, grams: Iterable[int]) -> dict[int, np.ndarray]:
+        """The numbers (n,) int32 of the names that have each of those 3-grams."""
+        found = self._select("gram, names", "gram", grams, table="postings")
+        return {gram: np.frombuffer(blob, dtype="<i4") for gram, blob in found}
 
     def rows_of_type(self, kind: str) -> np.ndarray:
         """The rows of the entities of that type, ascending."""
@@ -254,7 +274,7 @@ class EntityStore:
             if self.path.stat().st_size < size:  # asked for second: another process may be adding pages
                 raise PelError(f"{self.path}: the file is truncated; {self.remedy()}")
             meta = read_meta(connection)
-        if meta.get("format_version") != FORMAT_VERSION:
+        if meta.get("format_version") not in READABLE:
             raise PelError(
                 f"{self.path}: format version {meta.get('format_version')}, this spacy-pel reads {FORMAT_VERSION}; "
                 f"{self.remedy()}"

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..errors import PelError
+
 logger = logging.getLogger("spacy_pel")
 
 
@@ -69,3 +71,16 @@ def _sibling(path: Path, kind: str) -> Path:
 
 def _siblings(path: Path, kind: str) -> list[Path]:
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.{kind}-*"))
+
+
+def check_replaceable(path: Path, names: tuple[str, ...]) -> None:
+    """Raise unless `path` is free or a folder with nothing but the files of a KB, be they broken, whose names begin
+    with one of `names`."""
+    if path.is_dir():
+        strangers = [p.name for p in path.iterdir() if not p.name.startswith(names)]
+        if strangers:
+            raise PelError(
+                f'{path}: is not a KB (it holds "{min(strangers)}") and is not replaced; choose another folder.'
+            )
+    elif path.exists():
+        raise PelError(f"{path}: is a file, not a KB folder, and is not replaced; choose another folder.")

@@ -15,7 +15,8 @@ from . import entity_file
 from .changes import Changes
 from .entity import Entity
 from .entity_store import EntityStore
-from .folders import left_aside, new_folder
+from .folders import check_replaceable, left_aside, new_folder
+from .name_index import NameIndex
 from .scispacy_names import ScispacyNames
 from .vector_index import VectorIndex, auto_type
 
@@ -24,6 +25,7 @@ __all__ = ["Entity", "KnowledgeBase"]
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
 VECTORS = "vectors-{}.faiss"
+FILES = (ENTITIES, VECTORS.split("{")[0])
 VECTORS_META = ("dim", "metric", "index_type", "fingerprint", "vectors")
 
 
@@ -50,6 +52,7 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
                 f"rename it back or build the KB again."
             )
         self._store = EntityStore(self.path / ENTITIES)
+        self.names = NameIndex(self._store)
         self._n_probe: int | None = None
         self._threads: int | None = None
         self._vectors = self._open_vectors()
@@ -76,7 +79,7 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
             at `path`, which is never replaced.
         """
         path = Path(path).absolute()
-        _check_replaceable(path)
+        check_replaceable(path, FILES)
         if path.exists() and not overwrite:
             raise PelError(
                 f"{path}: is there already; choose another folder or replace it with --force (overwrite=True)."
@@ -301,6 +304,13 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
         self._notice_changes()
         return self._changes.search(self._vectors, queries, k, within)
 
+    def similarities(self, query: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inner products (m,) float32 of `query` (d,) with the vectors of those of `rows` (n,), ascending, that an
+        entity has now. RETURNS: these rows (m,) and the products. To be called after a `search`, which sees changes."""
+        assert self._vectors is not None
+        rows, vectors = self._changes.vectors_of(self._vectors, rows)
+        return rows, vectors @ query
+
     def vector_blocks(self) -> Iterator[np.ndarray]:
         """The vectors of all entities, in blocks (n, dim) float32 of row order; none where the KB has none."""
         return iter(()) if self._vectors is None else self._changes.blocks(self._vectors)
@@ -316,7 +326,7 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
         path = Path(path).absolute()
         if path.exists() and path.samefile(self.path):
             return self
-        _check_replaceable(path)
+        check_replaceable(path, FILES)
         self._notice_changes()
         with new_folder(path) as folder:
             keys = [key for key in self.meta if vectors or key not in VECTORS_META]
@@ -431,15 +441,3 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
 def _next_vectors(name: str | None) -> str:
     number = int(name.split("-")[1].split(".")[0]) if name else 0
     return VECTORS.format(number + 1)
-
-
-def _check_replaceable(path: Path) -> None:
-    """Raise unless `path` is free or a folder with nothing but the files of a KB (be they broken)."""
-    if path.is_dir():
-        strangers = [p.name for p in path.iterdir() if not p.name.startswith((ENTITIES, VECTORS.split("{")[0]))]
-        if strangers:
-            raise PelError(
-                f'{path}: is not a KB (it holds "{min(strangers)}") and is not replaced; choose another folder.'
-            )
-    elif path.exists():
-        raise PelError(f"{path}: is a file, not a KB folder, and is not replaced; choose another folder.")

@@ -22,9 +22,13 @@ def patterns(
     seen: set[str] = set()
     for entity in entities:
         for name in (entity.name, *entity.aliases):
-            is_abbreviation = name.isalpha() and name.isupper() and len(name) <= LONGEST_ABBREVIATION
-            key = name if is_abbreviation else name.lower()
+            key = name if is_abbreviation(name) else name.lower()
             if key in seen or len(name) < min_length or name.lower() in stop_words or not any(map(str.isalpha, name)):
                 continue
             seen.add(key)
-            yield {"label": label, "pattern": [{"ORTH": name}] if is_abbreviation else name}
+            yield {"label": label, "pattern": [{"ORTH": name}] if is_abbreviation(name) else name}
+
+
+def is_abbreviation(name: str) -> bool:
+    """Whether it is up to five capitals: in another case that would be another word."""
+    return name.isalpha() and name.isupper() and len(name) <= LONGEST_ABBREVIATION

@@ -45,7 +45,7 @@ def test_records_round_trip_in_order(kb, entities):
 def test_meta(kb):
     assert kb.meta["counts"] == {"entities": 5, "aliases": 6, "definitions": 1, "types": 3}
     assert (kb.meta["source"], kb.meta["release"], kb.meta["licence"]) == ("MeSH", "2025", "open")
-    assert kb.meta["format_version"] == 2
+    assert kb.meta["format_version"] == 3
     assert (kb.has_vectors, kb.fingerprint, kb.dim, kb.metric) == (False, None, None, None)
 
 
