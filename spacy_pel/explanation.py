@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from spacy.tokens import Span
 
 from .corpora.gold import NIL
@@ -14,12 +15,29 @@ if TYPE_CHECKING:
     from .linker import PelLinker
 
 
+class Parts(NamedTuple):
+    """What a score is the weighted mean of: the similarity of the vectors, that of the names as 3-grams, and 1 for a
+    name that equals the mention."""
+
+    similarity: float
+    ngram: float
+    exact: float
+
+
 class ScoredEntity(NamedTuple):
-    """A candidate, with its name and score."""
+    """A candidate, with its name and score; `parts` where names count (see `PelLinker.lexical`), else None."""
 
     id: str
     name: str
     score: float
+    parts: Parts | None = None
+
+    def __str__(self) -> str:
+        parts = ""
+        if self.parts is not None:
+            exact = ", an exact name" if self.parts.exact else ""
+            parts = f"  (similarity {self.parts.similarity:.3f}, 3-grams {self.parts.ngram:.3f}{exact})"
+        return f"{self.score:7.3f}  {self.id}  {self.name}{parts}"
 
 
 @dataclass(frozen=True)
@@ -46,8 +64,8 @@ class Explanation:
         chance = "" if self.probability is None else f" ({what} with probability {self.probability:.2f})"
         read = "" if self.long_form is None else f" (read as {self.long_form!r})"
         lines = [f"{self.mention}{read} → {self.kb_id}: {self.reason}{chance}"]
-        lines += [f"  {one.score:7.3f}  {one.id}  {one.name}" for one in self.candidates]
-        lines += [f"  {one.score:7.3f}  {one.id}  {one.name}  (its types are not allowed)" for one in self.filtered]
+        lines += [f"  {one}" for one in self.candidates]
+        lines += [f"  {one}  (its types are not allowed)" for one in self.filtered]
         return "\n".join(lines)
 
 
@@ -69,8 +87,8 @@ def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
         span.text,
         link.kb_id,
         _reason(link.kb_id, found, filtered, linker.threshold),
-        _named(linker, found),
-        _named(linker, filtered),
+        _named(linker, read, found),
+        _named(linker, read, filtered),
         linker.threshold,
         link.probability,
         None if read is span else read.text,
@@ -91,6 +109,19 @@ def _reason(
     return reason
 
 
-def _named(linker: PelLinker, found: list[tuple[str, float]]) -> list[ScoredEntity]:
+def _named(linker: PelLinker, read: Span, found: list[tuple[str, float]]) -> list[ScoredEntity]:
     assert linker.kb is not None  # it has been searched
-    return [ScoredEntity(id_, linker.kb[id_].name, score) for id_, score in found]
+    parts = _parts(linker, read, [id_ for id_, _ in found])
+    return [ScoredEntity(id_, linker.kb[id_].name, score, parts.get(id_)) for id_, score in found]
+
+
+def _parts(linker: PelLinker, read: Span, ids: list[str]) -> dict[str, Parts]:
+    from .models.bi_encoder import encode_mentions, row_builder
+
+    if linker.lexical_weights is None or linker.is_training or not ids:
+        return {}
+    kb = linker.searchable_kb()
+    query = encode_mentions(linker.model, row_builder(linker.model).mentions([read]))[0]
+    rows, similarity = kb.similarities(query, np.array(sorted(kb.rows(ids).values())))
+    values = np.column_stack([similarity, kb.names.match(read.text).scores(rows)]).tolist()
+    return {id_: Parts(*own) for id_, own in zip(kb.ids(rows).tolist(), values, strict=True)}

@@ -12,24 +12,25 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
-from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.training import Example, validate_get_examples
 from spacy.vocab import Vocab
-from thinc.api import Model, Optimizer
+from thinc.api import Model
 
 from .abbreviations import LongForms, long_forms
-from .corpora.gold import NIL, check_gold_ids, gold_mentions, training_mentions
+from .corpora.gold import NIL, check_gold_ids, gold_mentions
 from .errors import PelError
 from .evaluation.calibration import Calibration
 from .extensions import set_extensions
+from .lexical import Weights, check_lexical
 from .mentions import Candidates, Link, mentions_of, top_score, warn_without_mentions, write_links
 from .on_disk import OnDisk
 from .scispacy_settings import ScispacySettings
+from .with_training import WithTraining
 
 if TYPE_CHECKING:
     from .explanation import Explanation
     from .kb.knowledge_base import KnowledgeBase
     from .training.objective import Objective
-    from .training.trainer import Trainer, Update
 
 DEFAULT_CONFIG = {
     "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
@@ -37,10 +38,12 @@ DEFAULT_CONFIG = {
     "adversarial": {"@misc": "spacy_pel.FGSM.v1"},
     "negatives": {"@misc": "spacy_pel.MixedNegatives.v1"},
     "layout": "shared",
+    "mask_names": 0.0,
     "top_k": 64,
     "max_candidates": 5,
     "spans_key": None,
     "resolve_abbreviations": True,
+    "lexical": "tuned",
     "nil_threshold": "tuned",
     "labels_discard": [],
     "types": [],
@@ -53,14 +56,15 @@ DEFAULT_CONFIG = {
     "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
 }
 SETTINGS = (
-    *("objective", "top_k", "max_candidates", "spans_key", "resolve_abbreviations", "nil_threshold"),
-    *("labels_discard", "types", "types_by_label", "n_probe", "search_threads"),
+    *("objective", "top_k", "max_candidates", "spans_key", "resolve_abbreviations", "lexical"),
+    *("nil_threshold", "labels_discard", "types", "types_by_label", "n_probe", "search_threads"),
     *("overwrite", "use_gold_ents", "save_kb", "scorer"),
 )
-TUNED = ("nil_threshold", "calibration", "tuned_with")  # of `cfg`
+TUNED = ("lexical", "nil_threshold", "calibration", "tuned_with")  # of `cfg`
 EXAMPLES_CHECKED = 1000
 
 Threshold = Literal["tuned"] | float | None
+Lexical = Literal["tuned"] | dict[str, float] | None
 
 
 @Language.factory(
@@ -78,10 +82,12 @@ def make_linker(
     adversarial: Any | None,
     negatives: Any,
     layout: str,
+    mask_names: float,
     top_k: int,
     max_candidates: int,
     spans_key: str | None,
     resolve_abbreviations: bool,
+    lexical: Lexical,
     nil_threshold: Threshold,
     labels_discard: list[str],
     types: list[str],
@@ -100,11 +106,14 @@ def make_linker(
     adversarial: `spacy_pel.FGSM.v1`, or null for none.
     negatives: `spacy_pel.RandomNegatives.v1`, `spacy_pel.HardNegatives.v1` or `spacy_pel.MixedNegatives.v1`.
     layout: "shared" (the batch's candidates serve all its mentions) or "per_mention" (each mention has its own).
+    mask_names: the share of the mentions whose own entity is read, while training, without the name that they have.
     top_k: candidates searched for a mention. max_candidates: candidates kept on the span.
     spans_key: link the spans of this group of `doc.spans`; null: the entities, `doc.ents`.
     resolve_abbreviations: of a mention that the text defines as an abbreviation, "long form (LF)", link the long form
         too, where it stands, and keep what scores higher. scispaCy's `abbreviation_detector` tells, where it has found
         any in the Doc.
+    lexical: how much the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":
+        as `spacy pel tune-lexical` stored it (before that: nothing); null: nothing, the method of the paper.
     nil_threshold: a mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored (before that:
         never NIL); a float in units of the score; null: never NIL.
     labels_discard: entity labels whose mentions are NIL without a search.
@@ -119,7 +128,7 @@ def make_linker(
     from .training.candidates import check_layout
     from .training.objective import Objective
 
-    objective = Objective(loss, adversarial, negatives, check_layout(layout))
+    objective = Objective(loss, adversarial, negatives, check_layout(layout), mask_names)
     objective.check_similarity(model, name)
     return PelLinker(
         nlp.vocab,
@@ -130,6 +139,7 @@ def make_linker(
         max_candidates=max_candidates,
         spans_key=spans_key,
         resolve_abbreviations=resolve_abbreviations,
+        lexical=lexical,
         nil_threshold=nil_threshold,
         labels_discard=labels_discard,
         types=types,
@@ -143,7 +153,7 @@ def make_linker(
     )
 
 
-class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
+class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
@@ -164,6 +174,7 @@ class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
         max_candidates: int = 5,
         spans_key: str | None = None,
         resolve_abbreviations: bool = True,
+        lexical: Lexical = "tuned",
         nil_threshold: Threshold = "tuned",
         labels_discard: Sequence[str] = (),
         types: Sequence[str] = (),
@@ -185,6 +196,7 @@ class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
         self.max_candidates = max_candidates
         self.spans_key = spans_key
         self.resolve_abbreviations = resolve_abbreviations
+        self.lexical = lexical
         self.nil_threshold = nil_threshold
         self.labels_discard = list(labels_discard)
         self.types = list(types)
@@ -229,6 +241,22 @@ class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
     def calibration(self) -> Calibration | None:
         """What makes probabilities of scores, as `spacy pel tune-nil` stored it."""
         return Calibration(*self.cfg["calibration"]) if "calibration" in self.cfg else None
+
+    @property
+    def lexical(self) -> Lexical:
+        """The setting: "tuned", weights, or None for none."""
+        return self._lexical
+
+    @lexical.setter
+    def lexical(self, value: Lexical) -> None:
+        check_lexical(value, self.name)
+        self._lexical = value
+
+    @property
+    def lexical_weights(self) -> Weights | None:
+        """The weights in force, the tuned ones or those of the config; None: vectors alone are searched."""
+        weights = self.cfg.get("lexical") if self.lexical == "tuned" else self.lexical
+        return Weights(**weights) if weights else None
 
     def forget_tuning(self) -> None:
         """Forget what was tuned for other weights or another KB."""
@@ -288,16 +316,18 @@ class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
 
         if not spans:
             return []
+        lexical = self.lexical_weights if search is None and not self.is_training else None
         search, kb = search or self._searchable(), self._require_kb()
-        long = self._long_forms(spans)
+        long = self.long_forms_of(spans)
         types = [None if all_types else self.types_for(spans[i].label_) for i in (*range(len(spans)), *long)]
-        found = find_candidates(self.model, kb, search, [*spans, *long.values()], k, keep=keep, types=types)
+        every = [*spans, *long.values()]
+        found = find_candidates(self.model, kb, search, every, k, keep=keep, types=types, lexical=lexical)
         forms = list(zip(found, spans, strict=False))
         for i, form in zip(long, zip(found[len(spans) :], long.values(), strict=True), strict=True):
             forms[i] = max(forms[i], form, key=lambda one: top_score(one[0]))
         return forms
 
-    def _long_forms(self, spans: Sequence[Span]) -> dict[int, Span]:
+    def long_forms_of(self, spans: Sequence[Span]) -> dict[int, Span]:
         """The long forms of those `spans` that are abbreviations, by their place in it."""
         if not self.resolve_abbreviations:
             return {}
@@ -316,12 +346,15 @@ class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
 
     def _searchable(self) -> Callable:
         """The search in force: while the linker is being trained, over the KB as the entity tower encodes it now."""
+        return self.searchable_kb().search if self._trainer is None else self._trainer.search
+
+    def searchable_kb(self) -> "KnowledgeBase":
+        """The KB. RAISES: PelError without one, and for the vectors of another encoder; its search says what to run
+        where it has none."""
         kb = self._require_kb()
-        if self._trainer is not None:
-            return self._trainer.search
         if kb.has_vectors:
             self._check_fingerprint(kb)
-        return kb.search  # it says what to run where there are no vectors
+        return kb
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write what `predict` found to the Docs."""
@@ -365,72 +398,6 @@ class PelLinker(OnDisk, ScispacySettings, TrainablePipe):
             f"[initialize.components.{self.name}] has no {key}: add [initialize.components.{self.name}.{key}] with "
             f'@misc = "{registered}".'
         )
-
-    def update(
-        self,
-        examples: Iterable[Example],
-        *,
-        drop: float = 0.0,
-        sgd: Optimizer | None = None,
-        losses: dict[str, float] | None = None,
-    ) -> dict[str, float]:
-        """Learn from a batch of Examples; `losses` gets the mean loss of the mentions that have an entity in the KB.
-        `drop` is ignored: a transformer's dropout is set by its `encoder_loader`."""
-        losses = {} if losses is None else losses
-        losses.setdefault(self.name, 0.0)
-        examples = list(examples)
-        validate_examples(examples, "PelLinker.update")
-        mentions = [
-            mention
-            for example in examples
-            for mention in training_mentions(example, self.use_gold_ents, self.spans_key)
-        ]
-        losses[self.name] += self._training().accumulate(mentions)
-        if sgd not in (None, False):
-            self.finish_update(sgd)
-        return losses
-
-    def _training(self) -> "Trainer":
-        if self._trainer is None:
-            import numpy
-
-            from .training.trainer import Trainer
-
-            self.objective.check_similarity(self.model, self.name)
-            seed = numpy.random.randint(2**31)  # from the global seed, that `[training] seed` sets
-            self._trainer = Trainer(self.model, self._require_kb(), self.objective, seed)
-        return self._trainer
-
-    def finish_update(self, sgd: Optimizer) -> None:
-        """Update the weights with the gradients of the mean loss over all mentions since the last time, clipped as
-        `spacy_pel.AdamW.v1` says, if that is the optimizer; nothing changes where no mention gave a loss."""
-        max_norm = getattr(sgd, "max_gradient_norm", None)
-        if self._trainer is None or not self._trainer.finish_gradients(max_norm):
-            return
-        super().finish_update(sgd)
-        self._fingerprint = None
-        self.forget_tuning()
-        self._trainer.updated()
-
-    @property
-    def latest_update(self) -> "Update | None":
-        """The mean loss and the norm of the gradient of the latest update; None before the first, and after a batch of
-        which no mention gave a loss."""
-        return None if self._trainer is None else self._trainer.latest
-
-    @property
-    def is_training(self) -> bool:
-        """Whether it has been updated and not indexed since: the vectors of its KB are those of other weights."""
-        return self._trainer is not None
-
-    def search_over(self, rows: Any) -> Callable:
-        """A search over these rows (n,) of the KB alone, ascending, which are encoded now."""
-        return self._training().search_over(rows)
-
-    def refresh_negatives(self) -> None:
-        """Encode the KB again, so that hard negatives, if there are any, are those of the present weights."""
-        if self.objective.negatives.n_hard:
-            self._training().refresh()
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64, nel_nil_f1."""

@@ -12,6 +12,7 @@ from . import (  # noqa: F401  (importing registers them)
     link,
     new_project,
     okb,
+    tune_lexical,
     tune_nil,
 )
 from .app import pel_app

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from wasabi import msg
 
 from ..errors import PelError
+from ..files import write_atomically
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -57,6 +60,21 @@ def load_linker(
     if needs_kb and linker.kb is None:
         raise PelError(f"{name} of {pipeline} has no KB: give it one with `spacy pel index {pipeline} KB OUT`")
     return nlp, name, linker
+
+
+def write_tuned(nlp: Language, name: str, linker: PelLinker, key: str) -> None:
+    """Write the `cfg` of a linker that was loaded, and nothing else, into its pipeline, and say so. key: the setting
+    that has to be "tuned", for what was stored to be in force."""
+    file = nlp.path / name / "cfg"
+    write_atomically(file, json.dumps(linker.cfg, indent=2, allow_nan=False).encode())
+    msg.good(f"Wrote {file}")
+    setting = getattr(linker, key)
+    if setting != "tuned":
+        value = "null" if setting is None else setting
+        msg.warn(
+            f"What was stored is not in force: [components.{name}] {key} = {value} wins; "
+            'set it to "tuned" in config.cfg'
+        )
 
 
 def _load(pipeline: str, with_kb: bool) -> Language:

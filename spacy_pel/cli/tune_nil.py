@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ from wasabi import msg
 
 from ..errors import PelError
 from .app import command
-from .pipeline import CODE, GPU_ID, load_linker
+from .pipeline import CODE, GPU_ID, load_linker, write_tuned
 
 if TYPE_CHECKING:
     from ..evaluation.nil import Target
@@ -38,7 +37,6 @@ def tune_nil(
     from ..evaluation.calibration import calibration_metrics, fit_ranked
     from ..evaluation.nil import tune_threshold
     from ..evaluation.ranking import rank_gold
-    from ..files import write_atomically
     from ..with_kb import trace
 
     wanted = _parse(target) if target else None
@@ -52,8 +50,7 @@ def tune_nil(
     linker.cfg["calibration"] = list(calibration)
     linker.cfg["nil_threshold"] = tuned.threshold
     linker.cfg["tuned_with"] = trace(linker.kb)
-    file = nlp.path / name / "cfg"
-    write_atomically(file, json.dumps(linker.cfg, indent=2, allow_nan=False).encode())  # nothing else changed
+    write_tuned(nlp, name, linker, "nil_threshold")
 
     msg.table(
         [
@@ -67,13 +64,6 @@ def tune_nil(
         ],
         aligns=("l", "r"),
     )
-    msg.good(f"Wrote {file}")
-    if linker.nil_threshold != "tuned":
-        setting = "null" if linker.nil_threshold is None else linker.nil_threshold
-        msg.warn(
-            f"The stored threshold is not in force: [components.{name}] nil_threshold = {setting} wins; "
-            'set it to "tuned" in config.cfg'
-        )
 
 
 def _parse(target: str) -> Target:

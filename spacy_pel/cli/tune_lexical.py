@@ -1,0 +1,51 @@
+"""`spacy pel tune-lexical`: fits what the names of entities count beside the similarity, and stores it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command
+from .pipeline import CODE, GPU_ID, load_linker, write_tuned
+
+
+@command("tune-lexical")
+def tune_lexical(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB; changed in place")],
+    dev: Annotated[Path, typer.Argument(help="A corpus with gold mentions", metavar="DEV.spacy")],
+    code: CODE = None,
+    gpu_id: GPU_ID = -1,
+) -> None:
+    """Fit what an entity's names, alike in 3-grams or equal, count beside the similarity of its vector, and store it in
+    the pipeline, which then searches its KB by names too. What `tune-nil` stored is forgotten: run it again.
+
+    Example: python -m spacy pel tune-lexical linker corpus/dev.spacy
+    """
+    from ..corpora.docbin import read_docs
+    from ..evaluation.lexical_fit import NONE, find_for_gold, fit_weights
+    from ..evaluation.metrics import link_metrics
+
+    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    assert linker.kb is not None  # load_linker saw to it
+    found = find_for_gold(linker, read_docs(dev, nlp.vocab), linker.top_k, progress=True)
+    try:
+        weights = fit_weights(found)
+    except PelError as error:
+        raise PelError(f"{dev}: {error}") from error
+    linker.forget_tuning()
+    linker.cfg["lexical"] = weights._asdict()
+    write_tuned(nlp, name, linker, "lexical")
+
+    before, after = (link_metrics([one.ranked(own) for one in found], linker.kb) for own in (NONE, weights))
+    rows = [
+        ("Weight of 3-grams", "0", f"{weights.ngram:.4f}"),
+        ("Weight of an exact match", "0", f"{weights.exact:.4f}"),
+    ]
+    for measure in ("recall_at_1", "recall_at_5", "nil_auprc", "nil_base_rate"):
+        if before[measure] is not None:
+            rows.append((measure, f"{before[measure]:.4f}", f"{after[measure]:.4f}"))
+    msg.table(rows, header=("", "similarity alone", "with names"), aligns=("l", "r", "r"), divider=True)
