@@ -147,15 +147,16 @@ def describe(entity: Entity, aliases: str) -> str:
 
 def _distinct(name: str, aliases: Iterable[str]) -> Iterator[str]:
     """The aliases that are more than the same words in another order ("Disease, Skin" beside "Skin Disease")."""
-    seen = {_words(name)}
+    seen = {words_of(name)}
     for alias in aliases:
-        words = _words(alias)
+        words = words_of(alias)
         if words not in seen:
             seen.add(words)
             yield alias
 
 
-def _words(name: str) -> frozenset[str]:
+def words_of(name: str) -> frozenset[str]:
+    """The words of a name, case aside: those of "Skin Disease" and "Disease, Skin" are the same."""
     return frozenset(WORD.findall(name.casefold()))
 
 

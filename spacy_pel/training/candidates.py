@@ -16,11 +16,13 @@ from .negatives import NONE, Negatives
 
 @dataclass(frozen=True)
 class Candidates:
-    """rows (r,): the KB rows to encode. positives, negatives (m, c) bool: what each candidate is to each mention.
-    pair: scores (m, c) from mention vectors (m, d) and entity vectors (r, d). log_q (m, c): with which log-probability
-    each negative was drawn, where the draws were independent."""
+    """rows (r,): the KB rows to encode. gold (m,): where in them the entity is that each mention is trained towards.
+    positives, negatives (m, c) bool: what each candidate is to each mention. pair: scores (m, c) from mention vectors
+    (m, d) and entity vectors (r, d). log_q (m, c): with which log-probability each negative was drawn, where the draws
+    were independent."""
 
     rows: np.ndarray
+    gold: np.ndarray
     positives: np.ndarray
     negatives: np.ndarray
     pair: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -38,6 +40,7 @@ def per_mention(
     """
     valid = negatives.rows != NONE
     rows = np.concatenate([gold[:, None], np.where(valid, negatives.rows, gold[:, None])], axis=1)
+    places = np.arange(len(rows)) * rows.shape[1]
     is_gold = np.zeros(rows.shape, dtype=bool)
     is_gold[:, 0] = True
     is_wrong = np.concatenate([np.zeros_like(valid[:, :1]), valid], axis=1)
@@ -45,9 +48,9 @@ def per_mention(
         others = np.array([~np.isin(gold, own) for own in correct])
         others &= _first_of_each(gold) & ~np.array([np.isin(gold, own) for own in negatives.rows])
         is_gold, is_wrong = np.hstack([is_gold, np.zeros_like(others)]), np.hstack([is_wrong, others])
-        return Candidates(rows.ravel(), is_gold, is_wrong, partial(_own_and_golds, rows.shape[1]))
+        return Candidates(rows.ravel(), places, is_gold, is_wrong, partial(_own_and_golds, rows.shape[1]))
     log_q = None if negatives.log_q is None else np.hstack([np.zeros((len(gold), 1)), negatives.log_q])
-    return Candidates(rows.ravel(), is_gold, is_wrong, own_pairs, log_q)
+    return Candidates(rows.ravel(), places, is_gold, is_wrong, own_pairs, log_q)
 
 
 def shared(
@@ -64,7 +67,7 @@ def shared(
     is_wrong = np.array([~np.isin(rows, own) for own in correct])
     if in_batch is False:
         is_wrong &= np.isin(rows, drawn)
-    return Candidates(rows, is_gold, is_wrong, all_pairs)
+    return Candidates(rows, np.searchsorted(rows, gold), is_gold, is_wrong, all_pairs)
 
 
 LAYOUTS = {"shared": shared, "per_mention": per_mention}

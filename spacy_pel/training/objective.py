@@ -23,14 +23,19 @@ Loss = ProxyLoss | CrossEntropyLoss | NCELoss
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: the loss, its negatives and their layout, and the adversarial part (None: without)."""
+    """What is minimised: the loss, its negatives and their layout, and the adversarial part (None: without).
+
+    mask_names: the share of the mentions whose gold entity is read without the name that the mention has."""
 
     loss: Loss
     adversarial: FGSM | None
     negatives: NegativeSampler
     layout: str
+    mask_names: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.mask_names <= 1:
+            raise PelError(f"[components.pel_linker]: mask_names = {self.mask_names} is no share from 0 to 1.")
         if self.loss.needs_log_q and (self.layout != "per_mention" or self.negatives.draw != "iid"):
             raise PelError(
                 "[components.pel_linker.loss]: spacy_pel.NCELoss.v1 corrects for independent draws; it needs "

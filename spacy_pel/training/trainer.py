@@ -23,7 +23,8 @@ from ..models.bi_encoder import encode_entities, row_builder, vector_size
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.rows import TokenRows
 from ..models.tower import tower_module
-from .candidates import LAYOUTS
+from .candidates import LAYOUTS, Candidates
+from .masking import with_masked_names
 from .objective import Objective, backpropagate
 
 MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
@@ -97,7 +98,7 @@ class Trainer:
         )
         gold = np.array([self._rng.choice(own) for own in correct])
         candidates = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
-        entity_rows = self.entity_rows.take(candidates.rows)
+        entity_rows = self._candidate_rows(candidates, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
         loss = backpropagate(
             entity_tower, vectors, backprop, candidates, entity_rows, objective.loss, objective.adversarial
@@ -105,6 +106,18 @@ class Trainer:
         self._n_mentions += len(used)
         self._loss += loss
         return loss / len(used)
+
+    def _candidate_rows(self, candidates: Candidates, gold: np.ndarray, forms: Sequence[str]) -> TokenRows:
+        """The token rows of `candidates`; of a share of the `gold` (m,), without the names that are `forms` (m)."""
+        rows = self.entity_rows.take(candidates.rows)
+        if not self.objective.mask_names:  # nothing is drawn either, so that other draws stay as they were
+            return rows
+        masked = (self._rng.random(len(gold)) < self.objective.mask_names).nonzero()[0]
+        if not len(masked):
+            return rows
+        entities = [self.kb[id_] for id_ in self.kb.ids(self._live_rows[gold[masked]]).tolist()]
+        builder = row_builder(self.model)
+        return with_masked_names(rows, candidates.gold[masked], entities, [forms[i] for i in masked], builder)
 
     def finish_gradients(self, max_norm: float | None) -> bool:
         """Make of the gradients that have been accumulated those of the mean loss over all their mentions, in however

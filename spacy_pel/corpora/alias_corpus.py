@@ -1,0 +1,174 @@
+"""`spacy_pel.AliasCorpus.v1`: a training corpus made of a KB alone, of which every Example is a name of an entity."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from spacy.language import Language
+from spacy.matcher import PhraseMatcher
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import filter_spans
+
+from ..errors import PelError
+from ..kb.patterns import is_abbreviation
+from .docbin import read_docs
+from .gold import GOLD_GROUP
+
+if TYPE_CHECKING:
+    from ..kb.entity import Entity
+    from ..kb.knowledge_base import KnowledgeBase
+
+AT_ONCE = 1024
+SHORTEST = 4  # characters of a name that is looked for in texts
+
+
+def make_alias_corpus(
+    kb: Path, texts: Sequence[Path] = (), in_text: float = 0.0, window: int = 64, seed: int = 0, limit: int = 0
+) -> Callable:
+    """A reader for `[corpora]`: see `AliasCorpus`."""
+    return AliasCorpus(kb, texts=texts, in_text=in_text, window=window, seed=seed, limit=limit)
+
+
+class Passage(NamedTuple):
+    """The tokens `start` to `end` of `doc` name an entity."""
+
+    doc: Doc
+    start: int
+    end: int
+
+
+class _Named(NamedTuple):
+    """An entity, as far as a passage needs it."""
+
+    id: str
+    types: tuple[str, ...]
+
+
+class AliasCorpus:
+    """Yields the names and aliases of a KB in random order, each as a mention of its entity: what can be learnt of a KB
+    that nobody has annotated a text with.
+
+    A name stands alone, or in a passage in the place of another name: of the same entity, or where no text has that, of
+    one with the same types. Passages are where a text has a name of `SHORTEST` characters or more that only one entity
+    has: the definitions in the KB, and `texts`.
+
+    kb: a KB folder. It is read when the corpus is called.
+    texts: `.spacy` files or folders of them, of which the annotations are not read.
+    in_text: the share of the names that are put in a passage, from 0 to 1.
+    window: tokens of the passage on either side.
+    seed: every call gives a new order, the same in every run. limit: take so many names; 0: all.
+    RAISES: `PelError` for a KB or text that cannot be read, or a share that is none.
+    """
+
+    def __init__(
+        self,
+        kb: Path,
+        *,
+        texts: Sequence[Path] = (),
+        in_text: float = 0.0,
+        window: int = 64,
+        seed: int = 0,
+        limit: int = 0,
+    ) -> None:
+        if not 0 <= in_text <= 1:
+            raise PelError(f"[corpora] in_text = {in_text} of spacy_pel.AliasCorpus.v1 is no share from 0 to 1.")
+        self.path, self.texts = Path(kb), [Path(text) for text in texts]
+        self.in_text, self.window = in_text, window
+        self.seed, self.limit = seed, limit
+        self.calls = 0
+        self._passages: Passages | None = None
+
+    def __call__(self, nlp: Language) -> Iterator[Example]:
+        from ..kb.knowledge_base import KnowledgeBase
+
+        kb = KnowledgeBase(self.path)
+        if self.in_text and self._passages is None:
+            texts = (doc for path in self.texts for doc in read_docs(path, nlp.vocab))
+            self._passages = Passages(nlp, kb, texts)
+        rng = np.random.default_rng([self.seed, self.calls])
+        self.calls += 1
+        rows, numbers = _all_names(kb)
+        order = rng.permutation(len(rows))[: self.limit or None]
+        for start in range(0, len(order), AT_ONCE):
+            block = order[start : start + AT_ONCE]
+            for id_, number in zip(kb.ids(rows[block]).tolist(), numbers[block].tolist(), strict=True):
+                entity = kb[id_]
+                name = nlp.make_doc((entity.name, *entity.aliases)[number])
+                passage = self._draw(rng, entity)
+                yield self._example(name, entity.id, passage) if passage else _example(name, 0, len(name), entity.id)
+
+    def _draw(self, rng: np.random.Generator, entity: Entity) -> Passage | None:
+        if self._passages is None or rng.random() >= self.in_text:
+            return None
+        return self._passages.draw(rng, entity)
+
+    def _example(self, name: Doc, id_: str, passage: Passage) -> Example:
+        doc, start, end = passage
+        left, right = doc[max(start - self.window, 0) : start], doc[end : end + self.window]
+        tokens = [*left, *name, *right]
+        spaces = [bool(token.whitespace_) for token in tokens]
+        spaces[len(left) + len(name) - 1] = bool(doc[end - 1].whitespace_)
+        whole = Doc(name.vocab, words=[token.text for token in tokens], spaces=spaces)
+        return _example(whole, len(left), len(left) + len(name), id_)
+
+
+class Passages:
+    """Where texts name entities of a KB.
+
+    texts: any Docs, read once; the definitions of the KB come first.
+    """
+
+    def __init__(self, nlp: Language, kb: KnowledgeBase, texts: Iterable[Doc]) -> None:
+        self._of_entity: dict[str, list[Passage]] = defaultdict(list)
+        self._of_types: dict[tuple[str, ...], list[Passage]] = defaultdict(list)
+        owners = _unambiguous(kb)
+        matcher = PhraseMatcher(nlp.vocab, attr="LOWER")
+        matcher.add("name", [nlp.make_doc(form) for form in owners])
+        defined = ((entity.id, nlp.make_doc(entity.definition)) for entity in kb.entities() if entity.definition)
+        for own_id, doc in chain(defined, (("", text) for text in texts)):
+            for span in filter_spans(matcher(doc, as_spans=True)):
+                entity = owners.get(span.text.lower())
+                if entity is not None and entity.id != own_id:
+                    passage = Passage(doc, span.start, span.end)
+                    self._of_entity[entity.id].append(passage)
+                    self._of_types[entity.types].append(passage)
+
+    def draw(self, rng: np.random.Generator, entity: Entity) -> Passage | None:
+        """One that names `entity`, else one that names another with its types, or None."""
+        found = self._of_entity.get(entity.id) or self._of_types.get(entity.types)
+        return found[rng.integers(len(found))] if found else None
+
+
+def _unambiguous(kb: KnowledgeBase) -> dict[str, _Named]:
+    """The names, in lower case, that only one entity has and that are long enough to be found in a text."""
+    owners: dict[str, _Named | None] = {}
+    for entity in kb.entities():
+        own = _Named(entity.id, entity.types)
+        for form in {name.lower() for name in (entity.name, *entity.aliases) if _can_be_found(name)}:
+            owners[form] = None if form in owners else own
+    return {form: own for form, own in owners.items() if own is not None}
+
+
+def _can_be_found(name: str) -> bool:
+    return len(name) >= SHORTEST and any(map(str.isalpha, name)) and not is_abbreviation(name)
+
+
+def _all_names(kb: KnowledgeBase) -> tuple[np.ndarray, np.ndarray]:
+    """The row of the entity (n,) and the place among its names (n,) of every name in the KB."""
+    counts = np.array([1 + len(entity.aliases) for entity in kb.entities()])
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(kb.live_rows, counts), np.arange(counts.sum()) - first
+
+
+def _example(doc: Doc, start: int, end: int, id_: str) -> Example:
+    """`doc` with one gold mention, which names the entity `id_`."""
+    reference = doc.copy()
+    reference.spans[GOLD_GROUP] = [Span(reference, start, end, kb_id=id_)]
+    reference.ents = list(reference.spans[GOLD_GROUP])
+    return Example(doc, reference)
