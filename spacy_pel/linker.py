@@ -60,7 +60,7 @@ SETTINGS = (
     *("nil_threshold", "labels_discard", "types", "types_by_label", "n_probe", "search_threads"),
     *("overwrite", "use_gold_ents", "save_kb", "scorer"),
 )
-TUNED = ("lexical", "nil_threshold", "calibration", "tuned_with")  # of `cfg`
+TUNED_FOR_NIL = ("nil_threshold", "calibration", "tuned_with")  # of `cfg`
 EXAMPLES_CHECKED = 1000
 
 Threshold = Literal["tuned"] | float | None
@@ -259,8 +259,13 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         return Weights(**weights) if weights else None
 
     def forget_tuning(self) -> None:
-        """Forget what was tuned for other weights or another KB."""
-        for key in TUNED:
+        """Forget what was tuned for other weights."""
+        self.cfg.pop("lexical", None)
+        self.forget_nil()
+
+    def forget_nil(self) -> None:
+        """Forget what was tuned for other scores, or with another KB."""
+        for key in TUNED_FOR_NIL:
             self.cfg.pop(key, None)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:

@@ -36,7 +36,7 @@ def tune_lexical(
         weights = fit_weights(found)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
-    linker.forget_tuning()
+    linker.forget_nil()
     linker.cfg["lexical"] = weights._asdict()
     write_tuned(nlp, name, linker, "lexical")
 

@@ -30,7 +30,7 @@ from .encoder_loader import Encoder, attention_for
 from .inputs import ENTITIES_AT_ONCE, RowBuilder, RowSettings
 from .precision import check_precision
 from .rows import TokenRows
-from .tower import SIMILARITIES, make_tower, set_transformer, tower_module
+from .tower import POOLINGS, SIMILARITIES, make_tower, set_transformer, tower_module
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 TOWERS = ("mention", "entity")  # shared towers have the first only
@@ -46,6 +46,7 @@ def make_bi_encoder(
     aliases: str = "fallback",
     precision: str = "auto",
     context: int | None = None,
+    pooling: str = "mean",
 ) -> Model:
     """Build a bi-encoder without weights; an `encoder_loader` or `load` gives it those.
 
@@ -56,6 +57,8 @@ def make_bi_encoder(
     aliases: "fallback" (stand in for a missing description), "first" (come before it) or "never".
     precision: "auto" (bfloat16 where the hardware has it), "bf16" or "fp32".
     context: the most word pieces of context on either side of a mention; 0: its text alone; None: all that fits.
+    pooling: what of a row makes its vector: "mean" (of all its tokens, as in the paper), "mention" (of those of the
+        mention; entities: of all) or "cls" (the first token).
     RETURNS: Model[tuple[TokenRows, TokenRows], tuple[Floats2d, Floats2d]]: rows of m mentions and n entities to
         vectors (m, hidden) and (n, hidden).
     RAISES: PelError for a setting that does not exist.
@@ -64,9 +67,11 @@ def make_bi_encoder(
     rows = RowSettings(mention_length, entity_length, entity_template, aliases, context)
     if similarity not in SIMILARITIES:
         raise PelError(f"[components.pel_linker.model]: similarity is {similarity!r}; choose one of {SIMILARITIES}.")
+    if pooling not in POOLINGS:
+        raise PelError(f"[components.pel_linker.model]: pooling is {pooling!r}; choose one of {POOLINGS}.")
     check_precision(precision)
-    mention_tower = make_tower(similarity == "cosine", precision)
-    entity_tower = mention_tower if shared_towers else make_tower(similarity == "cosine", precision)
+    mention_tower = make_tower(similarity == "cosine", precision, pooling)
+    entity_tower = mention_tower if shared_towers else make_tower(similarity == "cosine", precision, pooling)
     return Model(
         "pel_bi_encoder",
         _forward,
@@ -95,10 +100,10 @@ def set_encoder(model: Model, encoder: Encoder) -> None:
             f"[components.pel_linker.model]: rows of {longest} tokens are longer than the {limit} positions of the "
             "encoder; lower mention_length or entity_length."
         )
-    model.attrs["row_builder"] = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
+    model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
     for i, tower in enumerate(model.layers):
         transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
-        set_transformer(tower, transformer, model.attrs["row_builder"].pad)
+        set_transformer(tower, transformer, builder.pad, builder.markers)
 
 
 def _positions(transformer: Any) -> int | None:
@@ -152,6 +157,8 @@ def fingerprint(model: Model) -> str:
     transformer = _entity_transformer(model)
     settings = {key: model.attrs["settings"][key] for key in ENTITY_SETTINGS}
     settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
+    if model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
+        settings["pooling"] = "cls"
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(row_builder(model).tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(transformer.state_dict().items()):
@@ -186,9 +193,9 @@ def load(path: Path, precision: str) -> Model:
         settings: Any = srsly.read_json(path / "bi_encoder.json")
         model = make_bi_encoder(**{**settings, "precision": precision})
         tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True)
-        model.attrs["row_builder"] = RowBuilder(tokenizer, model.attrs["row_settings"])
+        model.attrs["row_builder"] = builder = RowBuilder(tokenizer, model.attrs["row_settings"])
         for name, tower in zip(TOWERS, model.layers, strict=False):
-            set_transformer(tower, _load_transformer(path / name), model.attrs["row_builder"].pad)
+            set_transformer(tower, _load_transformer(path / name), builder.pad, builder.markers)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); copy it again.") from error
     return model

@@ -73,6 +73,7 @@ class RowBuilder:
         self._cls = [_token_id(tokenizer, "cls_token")]
         self._sep = [_token_id(tokenizer, "sep_token")]
         start, end, title_end = tokenizer.convert_tokens_to_ids(list(MARKERS))
+        self.markers: tuple[int, int] = (start, end)
         self._start, self._end, self._title_end = [start], [end], [title_end]
         self._backend = tokenizer.backend_tokenizer
         self._backend.no_truncation()

@@ -18,22 +18,27 @@ from .rows import PaddedBatch, TokenRows
 
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
 SIMILARITIES = ("cosine", "dot")
+POOLINGS = ("mean", "mention", "cls")
 
 
-class MeanPooledTransformer(nn.Module):
-    """A transformer and the mean of its last hidden states over the real tokens.
+class PooledTransformer(nn.Module):
+    """A transformer and one vector made of its last hidden states.
 
     unit_length: divide each vector by its length, so that a dot product of two is their cosine.
     precision: see `compute_dtype`.
+    pooling: "mean" over the real tokens; "mention", over those between the markers, and where there are none, over all;
+        "cls", the first.
     """
 
-    def __init__(self, unit_length: bool, precision: str) -> None:
+    def __init__(self, unit_length: bool, precision: str, pooling: str = "mean") -> None:
         super().__init__()
         self.transformer: PreTrainedModel | None = None
         self.unit_length = unit_length
         self.precision = precision
+        self.pooling = pooling
+        self.markers = (-1, -1)  # the ids of [Ms] and [Me]
 
-    def train(self, mode: bool = True) -> MeanPooledTransformer:
+    def train(self, mode: bool = True) -> PooledTransformer:
         """Nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on where
         gradients are (see `forward`), which PyTorch knows for each thread."""
         return self
@@ -50,17 +55,27 @@ class MeanPooledTransformer(nn.Module):
             embedded = embedded + step
         with torch.autocast(ids.device.type, dtype=dtype, enabled=dtype != torch.float32):
             hidden = self.transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
-        weights = mask.unsqueeze(-1).to(torch.promote_types(hidden.dtype, torch.float32))
+        weights = self._pooled(ids, mask).unsqueeze(-1).to(torch.promote_types(hidden.dtype, torch.float32))
         pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
         return nn.functional.normalize(pooled, dim=-1) if self.unit_length else pooled
 
+    def _pooled(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """The tokens (n, t) whose states make the vector."""
+        if self.pooling == "mean":
+            return mask
+        if self.pooling == "cls":
+            return torch.arange(ids.shape[1], device=ids.device).expand_as(ids) == 0
+        start, end = self.markers
+        inside = ((ids == start).cumsum(1) > (ids == end).cumsum(1)) & (ids != start)
+        return torch.where(inside.any(1, keepdim=True), inside, mask)
 
-def make_tower(unit_length: bool, precision: str) -> Model[TokenRows, Floats2d]:
+
+def make_tower(unit_length: bool, precision: str, pooling: str = "mean") -> Model[TokenRows, Floats2d]:
     """A tower without a transformer yet (see `set_transformer`). Maps `TokenRows` of n rows to Floats2d (n, hidden);
     its backprop takes d_vectors (n, hidden) and returns the gradient of every batch's input embeddings, a list of
     arrays (rows of the batch, its longest row, hidden) in the order of `TokenRows.batches`."""
     transformer: Model = PyTorchWrapper_v3(
-        MeanPooledTransformer(unit_length, precision),
+        PooledTransformer(unit_length, precision, pooling),
         convert_inputs=_to_torch,
         convert_outputs=_from_torch,
         serialize_model=_refuse,
@@ -69,14 +84,15 @@ def make_tower(unit_length: bool, precision: str) -> Model[TokenRows, Floats2d]:
     return Model("pel_tower", _forward, layers=[transformer], attrs={"pad": 0})
 
 
-def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int) -> None:
+def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int, markers: tuple[int, int] = (-1, -1)) -> None:
+    """pad, markers: the ids of the padding, and of [Ms] and [Me]."""
     module = tower_module(tower)
-    module.transformer = transformer
+    module.transformer, module.markers = transformer, markers
     module.to(get_torch_default_device())
     tower.attrs["pad"] = pad
 
 
-def tower_module(tower: Model) -> MeanPooledTransformer:
+def tower_module(tower: Model) -> PooledTransformer:
     return _shim(tower.layers[0])._model
 
 

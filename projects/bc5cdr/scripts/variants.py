@@ -1,0 +1,79 @@
+"""One trained linker measured in several ways: by vectors alone, by names too, with the long forms of abbreviations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import spacy
+import srsly
+import typer
+
+from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.corpora.gold import gold_mentions, with_successors
+from spacy_pel.evaluation.lexical_fit import find_for_gold, fit_weights
+from spacy_pel.evaluation.metrics import link_metrics
+from spacy_pel.evaluation.ranking import rank_gold
+from spacy_pel.lexical import Weights
+
+
+class Variant(NamedTuple):
+    """abbreviations: whether long forms are read. ngram, exact: whether either feature of the names counts."""
+
+    abbreviations: bool = False
+    ngram: bool = False
+    exact: bool = False
+
+
+VARIANTS = {
+    "vectors": Variant(),
+    "hybrid": Variant(ngram=True, exact=True),
+    "abbreviations": Variant(abbreviations=True),
+    "hybrid-abbreviations": Variant(abbreviations=True, ngram=True, exact=True),
+    "ngram-abbreviations": Variant(abbreviations=True, ngram=True),
+    "exact-abbreviations": Variant(abbreviations=True, exact=True),
+}
+
+
+def main(
+    pipeline: Annotated[Path, typer.Argument(help="A pipeline with a pel_linker and its KB; left as it is")],
+    corpus: Annotated[Path, typer.Argument(help="Gold mentions to measure on")],
+    output: Annotated[Path, typer.Argument(help="Folder for NAME-VARIANT.json")],
+    train: Annotated[Path, typer.Option(help="Training corpus: tells seen ids")],
+    tune: Annotated[Path, typer.Option(help="Gold mentions that the weights of names are fitted to")],
+    name: Annotated[str, typer.Option(help="Of the trained linker")] = "linker",
+    variants: Annotated[str, typer.Option(help="Comma-separated, of " + ", ".join(VARIANTS))] = ",".join(VARIANTS),
+) -> None:
+    """Write one JSON of measures per variant, with the keys of `python -m spacy pel evaluate` and the weights."""
+    nlp = spacy.load(pipeline)
+    linker: Any = nlp.get_pipe("pel_linker")
+    learnt = with_successors((m for doc in read_docs(train, nlp.vocab) for m in gold_mentions(doc)), linker.kb)
+    train_ids = {id_ for mention in learnt for id_ in mention.ids}
+    docs = list(read_docs(corpus, nlp.vocab))
+    output.mkdir(parents=True, exist_ok=True)
+    for key in variants.split(","):
+        variant = VARIANTS[key]
+        linker.resolve_abbreviations, linker.lexical = variant.abbreviations, None
+        if variant.ngram or variant.exact:
+            linker.lexical = fitted(linker, list(read_docs(tune, nlp.vocab)), variant)
+        start = perf_counter()
+        ranked = rank_gold(linker, docs, k=64, progress=True)
+        seconds = perf_counter() - start
+        values: dict[str, Any] = link_metrics(ranked, linker.kb, train_ids=train_ids)
+        values |= {"mentions_per_second": values["n_mentions"] / seconds, "lexical": linker.lexical}
+        srsly.write_json(output / f"{name}-{key}.json", values)
+        typer.echo(f"{name}-{key}: recall@1 {values['recall_at_1']:.4f}, weights {linker.lexical}")
+
+
+def fitted(linker: Any, docs: list, variant: Variant) -> dict[str, float]:
+    """The weights of the features that count; 0 for one that does not."""
+    counts = np.array([variant.ngram, variant.exact])
+    found = find_for_gold(linker, docs, linker.top_k, progress=True)
+    weights = fit_weights([one._replace(lexical=one.lexical * counts) for one in found])
+    return Weights(*(counts * weights).tolist())._asdict()
+
+
+if __name__ == "__main__":
+    typer.run(main)
