@@ -24,6 +24,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "spacy_pel.HFEncoder.v1": {"name": "assets/encoder"},
     "spacy_pel.KBFromDisk.v1": {"path": Path("kb")},
     "spacy_pel.MentionCorpus.v1": {"path": Path("corpus/train.spacy")},
+    "spacy_pel.AliasCorpus.v1": {"kb": Path("kb")},
+    "spacy_pel.MixedCorpus.v1": {"mentions": iter, "aliases": iter},
     "spacy_pel.batch_by_mentions.v1": {"size": 32},
     "spacy_pel.AdamW.v1": {"learn_rate": 1e-4},
     "spacy_pel.warmup_linear.v1": {"initial_rate": 1e-4, "total_steps": 100},

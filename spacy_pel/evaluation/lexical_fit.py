@@ -44,7 +44,7 @@ class GoldCandidates(NamedTuple):
 
 
 def find_for_gold(linker: PelLinker, docs: Iterable[Doc], k: int, *, progress: bool = False) -> list[GoldCandidates]:
-    """`find_by_both` for the annotated mentions of `docs`, in the order of neither; of an abbreviation for its long
+    """`find_by_both` for the annotated mentions of `docs`, in no order to rely on; of an abbreviation for its long
     form. RAISES: PelError without a KB and its index."""
     kb = linker.searchable_kb()
     mentions = [m for m in with_successors((m for doc in docs for m in gold_mentions(doc)), kb) if m.ids]
