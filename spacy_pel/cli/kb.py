@@ -45,7 +45,10 @@ def info(path: KB_PATH) -> None:
     if kb.has_vectors:
         index = {"index": f"{meta['index_type']}, {meta['metric']}, {meta['dim']} dimensions"}
         index |= {"vectors": f"{vectors['file']}, {vectors['size'] / 1e6:,.1f} MB", "encoder": str(kb.fingerprint)}
-    msg.table({"path": str(kb.path)} | notes | counts | changes | index | {"size": f"{kb.size_bytes / 1e6:,.1f} MB"})
+    names = {"names": _names(meta.get("names"))}
+    msg.table(
+        {"path": str(kb.path)} | notes | counts | changes | names | index | {"size": f"{kb.size_bytes / 1e6:,.1f} MB"}
+    )
     names = meta.get("type_names", {})
     types = [(kind, names.get(kind, ""), f"{count:,}") for kind, count in kb.type_counts().items()]
     sources = [(source or "-", "", f"{count:,}") for source, count in kb.source_counts().items()]
@@ -185,6 +188,13 @@ def patterns(
     lines = [srsly.json_dumps(pattern) for pattern in found]
     write_atomically(out, "".join(line + "\n" for line in lines).encode())
     msg.good(f"Wrote {len(lines):,} patterns to {out}")
+
+
+def _names(index: dict[str, int] | None) -> str:
+    """What is said of the index of the names in `meta`."""
+    if index is None:
+        return "not indexed: run `spacy pel kb compact` to search by them"
+    return f"{index['names']:,} searched by 3-grams" if index["rows"] else "too many to search by 3-grams"
 
 
 def _is_pipeline(path: Path) -> bool:

@@ -19,8 +19,12 @@ import typer
 from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
+from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel import render_links
+from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.evaluation.metrics import link_metrics
+from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.umls import read_umls
 
@@ -201,6 +205,29 @@ def test_drawn_part_of_a_kb_is_seeded_and_keeps_the_gold():
     assert part != baselines.draw(entities, {"D40", "D3"}, 10, seed=2)
     assert [entities.index(e) for e in part] == sorted(entities.index(e) for e in part)
     assert baselines.draw(entities, set(), 0, seed=0) == entities
+
+
+def test_variants_are_what_the_linker_finds_with_those_settings(tmp_path):
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    train(nlp, examples, optimizer, 3)
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    write_docs(tmp_path / "dev.spacy", [nlp.make_doc("x"), *make_docs(nlp)])
+    variants = script("variants")
+    corpus = tmp_path / "dev.spacy"
+    variants.main(tmp_path / "linker", corpus, tmp_path / "m", corpus, corpus, "tiny", ",".join(variants.VARIANTS))
+    found = {path.stem.removeprefix("tiny-"): srsly.read_json(path) for path in (tmp_path / "m").glob("*.json")}
+    assert set(found) == set(variants.VARIANTS)
+    assert found["vectors"]["lexical"] is None is found["abbreviations"]["lexical"]
+    assert found["ngram-abbreviations"]["lexical"]["exact"] == 0 < found["ngram-abbreviations"]["lexical"]["ngram"]
+    assert found["exact-abbreviations"]["lexical"]["ngram"] == 0 < found["exact-abbreviations"]["lexical"]["exact"]
+    docs = make_docs(nlp)
+    for name, setting in (("vectors", None), ("hybrid", found["hybrid"]["lexical"])):
+        linker.lexical, linker.resolve_abbreviations = setting, False
+        ranked = rank_gold(linker, docs, k=64)
+        assert found[name]["recall_at_1"] == pytest.approx(link_metrics(ranked, linker.kb)["recall_at_1"])
+        assert found[name]["unseen_recall_at_1"] is None  # all are seen
+    assert found["hybrid"]["recall_at_1"] > found["vectors"]["recall_at_1"]
 
 
 def test_the_picture_of_links_has_what_render_links_has():
