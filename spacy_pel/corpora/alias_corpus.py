@@ -54,8 +54,8 @@ class AliasCorpus:
     """Yields the names and aliases of a KB in random order, each as a mention of its entity: what can be learnt of a KB
     that nobody has annotated a text with.
 
-    A name stands alone, or in a passage in the place of another name: of the same entity, or where no text has that, of
-    one with the same types. Passages are where a text has a name of `SHORTEST` characters or more that only one entity
+    A name stands alone, and is then right for all entities that have it, or in a passage in the place of another name:
+    of the same entity, or where no text has that, of one with the same types. Passages are where a text has a name of `SHORTEST` characters or more that only one entity
     has: the definitions in the KB, and `texts`.
 
     kb: a KB folder. It is read when the corpus is called.
@@ -99,9 +99,13 @@ class AliasCorpus:
             block = order[start : start + AT_ONCE]
             for id_, number in zip(kb.ids(rows[block]).tolist(), numbers[block].tolist(), strict=True):
                 entity = kb[id_]
-                name = nlp.make_doc((entity.name, *entity.aliases)[number])
+                form = (entity.name, *entity.aliases)[number]
                 passage = self._draw(rng, entity)
-                yield self._example(name, entity.id, passage) if passage else _example(name, 0, len(name), entity.id)
+                if passage is None:
+                    name = nlp.make_doc(form)
+                    yield _example(name, 0, len(name), "|".join(other.id for other in kb.named(form)))
+                else:
+                    yield self._example(nlp.make_doc(form), entity.id, passage)
 
     def _draw(self, rng: np.random.Generator, entity: Entity) -> Passage | None:
         if self._passages is None or rng.random() >= self.in_text:
