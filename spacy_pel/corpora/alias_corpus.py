@@ -55,8 +55,8 @@ class AliasCorpus:
     that nobody has annotated a text with.
 
     A name stands alone, and is then right for all entities that have it, or in a passage in the place of another name:
-    of the same entity, or where no text has that, of one with the same types. Passages are where a text has a name of `SHORTEST` characters or more that only one entity
-    has: the definitions in the KB, and `texts`.
+    of the same entity, or where no text has that, of one with the same types. Passages are where a text has a name of
+    `SHORTEST` characters or more that only one entity has: the definitions in the KB, and `texts`.
 
     kb: a KB folder. It is read when the corpus is called.
     texts: `.spacy` files or folders of them, of which the annotations are not read.
