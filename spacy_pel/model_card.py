@@ -54,6 +54,8 @@ def _about_kb(kb: KnowledgeBase) -> list[tuple[str, str]]:
 def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
     settings, objective = linker.model.attrs["settings"], linker.objective
     threshold = "none: nothing is NIL" if linker.threshold is None else f"{linker.threshold:.4f}"
+    weights = linker.lexical_weights
+    names = "none" if weights is None else f"3-grams {weights.ngram:.4f}, exact match {weights.exact:.4f}"
     trained_on = nlp.config["paths"].get("train") or "not stated"
     return [
         ("Trained on", str(trained_on)),
@@ -61,6 +63,7 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
         ("Loss", repr(objective.loss)),
         ("Adversarial", repr(objective.adversarial)),
         ("Negatives", f"{objective.negatives.n}, {objective.negatives.percent_hard:g} % hard, {objective.layout}"),
+        ("Weights of names", names),
         ("NIL threshold", threshold),
         ("Probabilities", "none" if linker.calibration is None else "fitted by tune-nil"),
     ]
