@@ -115,11 +115,20 @@ def test_mixed_with_annotated_mentions(kb, tmp_path):
     assert len(mixed(0.75)) == 12 + 9 and len(mixed(100)) == 12 + len(NAMES)
 
 
+def test_names_before_the_first_mention(kb, tmp_path):
+    write_docs(tmp_path / "train.spacy", make_docs(NLP))
+    corpus = MixedCorpus(MentionCorpus(tmp_path / "train.spacy"), AliasCorpus(kb.path), ratio=0, first=40)
+    kinds = [text == whole for text, _, whole in mentions(corpus(NLP))]
+    assert len(NAMES) < 40 and kinds == [True] * 40 + [False] * 12
+    assert len(mentions(corpus(NLP))) == 12  # the next epoch
+
+
 def test_what_is_refused(kb, tmp_path):
     with pytest.raises(PelError, match="in_text = 2"):
         AliasCorpus(kb.path, in_text=2)
-    with pytest.raises(PelError, match="ratio = -1"):
-        MixedCorpus(lambda nlp: [], lambda nlp: [], -1)
+    for setting in ({"ratio": -1}, {"first": -1}):
+        with pytest.raises(PelError, match="under 0"):
+            MixedCorpus(lambda nlp: [], lambda nlp: [], **setting)
     with pytest.raises(PelError, match="nowhere"):
         list(AliasCorpus(tmp_path / "nowhere")(NLP))
     with pytest.raises(PelError, match=r"no\.spacy"):

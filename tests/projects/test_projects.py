@@ -141,6 +141,11 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     for name in ("exact-alias", "tfidf"):  # every known mention is an alias, word for word
         assert srsly.read_json(folder / "metrics" / f"baseline-{name}.json")["recall_at_1"] == 1.0
 
+    run_project(folder, "names", **variables, names_steps=4)
+    names = srsly.read_json(folder / "metrics" / "pel-names-hybrid.json")
+    assert set(names["lexical"]) == {"ngram", "exact"} and names["recall_at_1"] > 0.9
+    assert srsly.read_json(folder / "metrics" / "pel-vectors.json")["lexical"] is None
+
 
 def test_medmentions_small(copied, made_data, tiny_bert):
     folder = copied("medmentions_umls")
@@ -255,6 +260,11 @@ def test_okb_nil(copied, made_data, tiny_bert):
     table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce", "margin-0.1"]
     assert (folder / "figures" / "nil.png").stat().st_size > 1000
+
+    for command in ("margin-0", "names"):
+        run_project(folder, command, **variables)
+    names = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "names").glob("margin-0-*.json")}
+    assert names["margin-0-hybrid"]["recall_at_1"] >= names["margin-0-vectors"]["recall_at_1"]
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
