@@ -68,7 +68,8 @@ def new_project(
     ids = {entity.id for entity in _read_kb(kb, kb_format)}
     train_mentions, dev_mentions = _mentions(corpus, dev, strip_prefix)
     linked = _check_gold(train_mentions, ids, kb, corpus)
-    n_nil = sum(bool(mention.ids) and ids.isdisjoint(mention.ids) for mention in dev_mentions)
+    known = [not ids.isdisjoint(mention.ids) for mention in dev_mentions if mention.ids]
+    tunings = ["tune-lexical"] * any(known) + ["tune-nil"] * (any(known) and not all(known))
     is_encoder_folder = Path(encoder).is_dir()
 
     steps_per_epoch = ceil(linked / BATCH)
@@ -80,7 +81,7 @@ def new_project(
         "corpus_json": json.dumps(str(corpus.resolve())),
         "corpus_format": _format(corpus),
         "convert_script": "\n".join(f"      - {json.dumps(line)}" for line in _convert(dev, strip_prefix)),
-        "tune_step": "    - tune-nil\n" if 0 < n_nil < len(dev_mentions) else "",
+        "tune_steps": "".join(f"    - {step}\n" for step in tunings),
         "encoder_json": json.dumps(str(Path(encoder).absolute()) if is_encoder_folder else encoder),
         "mentions": f"{linked:,}",
         "steps_per_epoch": steps_per_epoch,
