@@ -14,7 +14,8 @@ from .aliases import normalized
 if TYPE_CHECKING:
     from .entity_store import EntityStore
 
-MOST_NAMES = 500_000  # of a KB that can be searched by n-grams; of a larger one a sample gives the weights
+MOST_NAMES = 500_000  # of a KB that can be searched by 3-grams
+SAMPLE = 100_000  # names that give the weights, of a larger one
 TINY = 1e-9
 BITS = 21  # of a code point
 SCHEMA = """
@@ -51,25 +52,33 @@ def distinct_forms(name: str, aliases: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(map(normalized, (name, *aliases))))
 
 
-def write_names(connection: sqlite3.Connection, rows: Iterable[tuple[int, list[str]]], n_names: int) -> dict[str, int]:
+def is_searched(n_names: int) -> bool:
+    """Whether a KB with so many names can be searched by 3-grams."""
+    return n_names <= MOST_NAMES
+
+
+def step(n_names: int) -> int:
+    """One entity in how many is read for the index of a KB with so many names."""
+    return 1 if is_searched(n_names) else max(1, n_names // SAMPLE)
+
+
+def write_names(connection: sqlite3.Connection, forms: Iterable[list[str]], searched: bool) -> dict[str, int]:
     """Write what a `NameIndex` reads, in place of any that is there.
 
-    rows: the `distinct_forms` of every entity, which have the rows 0, 1, … n_names: how many they are, about.
+    forms: the `distinct_forms` of the entities, from row 0, or of a sample of them, which is not `searched`.
     RETURNS: the `meta` of it.
     """
     for statement in SCHEMA.split(";"):
         connection.execute(statement)
-    every = 1 + n_names // MOST_NAMES
     names: list[str] = []
     first: list[int] = []
-    for row, own in rows:
-        if row % every == 0:
-            first.append(len(names))
-            names += own
+    for own in forms:
+        first.append(len(names))
+        names += own
     grams, owner = name_grams(names)
     vocabulary, starts, counts = np.unique(grams, return_index=True, return_counts=True)
     arrays = {"grams": vocabulary.astype("<i8"), "counts": counts.astype("<i4")}
-    if every == 1:
+    if searched:
         squares = np.repeat(_squared_idf(counts, len(names)), counts)
         norms = np.sqrt(np.bincount(owner, squares, minlength=len(names)))
         arrays["norms"] = np.maximum(norms, TINY).astype("<f4")
@@ -77,7 +86,7 @@ def write_names(connection: sqlite3.Connection, rows: Iterable[tuple[int, list[s
         postings = np.split(owner.astype("<i4"), starts[1:])
         connection.executemany("INSERT INTO postings VALUES (?, ?)", enumerate(own.tobytes() for own in postings))
     connection.executemany("INSERT INTO name_arrays VALUES (?, ?)", [(k, a.tobytes()) for k, a in arrays.items()])
-    return {"names": len(names), "rows": len(first) if every == 1 else 0}
+    return {"names": len(names), "rows": len(first) if searched else 0}
 
 
 def _squared_idf(counts: np.ndarray, n_names: int) -> np.ndarray:
