@@ -135,7 +135,7 @@ def test_the_same_concept_under_another_id_is_never_a_negative(tmp_path, monkeyp
         Candidates, "__init__", lambda self, *args, **kw: seen.append(args) or original(self, *args, **kw)
     )
     linker.update(examples)
-    ((rows, positives, negatives, *_),) = seen
+    ((rows, _, positives, negatives, *_),) = seen
     rows = rows.reshape(positives.shape)
     wrong_of = {gold: set(row[mask].tolist()) for gold, row, mask in zip(rows[:, 0].tolist(), rows, negatives)}
     everything = set(range(12))
