@@ -118,7 +118,7 @@ def _named(linker: PelLinker, read: Span, found: list[tuple[str, float]]) -> lis
 def _parts(linker: PelLinker, read: Span, ids: list[str]) -> dict[str, Parts]:
     from .models.bi_encoder import encode_mentions, row_builder
 
-    if linker.lexical_weights is None or linker.is_training or not ids:
+    if linker.lexical_weights is None or not ids:
         return {}
     kb = linker.searchable_kb()
     query = encode_mentions(linker.model, row_builder(linker.model).mentions([read]))[0]

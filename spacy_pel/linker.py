@@ -254,7 +254,10 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
 
     @property
     def lexical_weights(self) -> Weights | None:
-        """The weights in force, the tuned ones or those of the config; None: vectors alone are searched."""
+        """The weights in force, the tuned ones or those of the config; None: vectors alone are searched, as always
+        while the linker is being trained."""
+        if self.is_training:
+            return None
         weights = self.cfg.get("lexical") if self.lexical == "tuned" else self.lexical
         return Weights(**weights) if weights else None
 
@@ -321,7 +324,7 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
 
         if not spans:
             return []
-        lexical = self.lexical_weights if search is None and not self.is_training else None
+        lexical = self.lexical_weights if search is None else None
         search, kb = search or self._searchable(), self._require_kb()
         long = self.long_forms_of(spans)
         types = [None if all_types else self.types_for(spans[i].label_) for i in (*range(len(spans)), *long)]
