@@ -25,6 +25,7 @@ from ..models.rows import TokenRows
 from ..models.tower import tower_module
 from .candidates import LAYOUTS, Candidates
 from .masking import with_masked_names
+from .memory import keep_freed_memory
 from .objective import Objective, backpropagate
 
 MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
@@ -53,6 +54,7 @@ class Trainer:
         self._age = 0
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
         self.latest: Update | None = None
+        keep_freed_memory()
         for tower in model.layers:  # what a trainer before this one has left
             tower_module(tower).zero_grad()
 
