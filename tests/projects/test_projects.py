@@ -141,8 +141,10 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     for name in ("exact-alias", "tfidf"):  # every known mention is an alias, word for word
         assert srsly.read_json(folder / "metrics" / f"baseline-{name}.json")["recall_at_1"] == 1.0
 
-    run_project(folder, "names", **variables, names_steps=4)
-    names = srsly.read_json(folder / "metrics" / "pel-names-hybrid.json")
+    for command in ("names", "errors"):
+        run_project(folder, command, **variables, names_steps=4)
+    assert "mentions whose entity the KB has" in (folder / "metrics" / "errors.txt").read_text(encoding="utf-8")
+    names = srsly.read_json(folder / "metrics" / "pel-names-0-hybrid.json")
     assert set(names["lexical"]) == {"ngram", "exact"} and names["recall_at_1"] > 0.9
     assert srsly.read_json(folder / "metrics" / "pel-vectors.json")["lexical"] is None
 
@@ -248,7 +250,7 @@ def test_ablation(copied, made_data, tiny_bert):
 def test_okb_nil(copied, made_data, tiny_bert):
     copied("bc5cdr")
     folder = copied("okb_nil")
-    variables = {"data": made_data, "encoder": tiny_bert, "steps": 3}
+    variables = {"data": made_data, "encoder": tiny_bert, "steps": 3, "names_steps": 4}
     for command in ("data", "margin-0.1", "ce", "table", "figure"):
         run_project(folder, command, **variables)
     for name, loss in (("margin-0.1", {"margin": 0.1}), ("ce", {"@misc": "spacy_pel.CrossEntropyLoss.v1"})):
@@ -261,10 +263,12 @@ def test_okb_nil(copied, made_data, tiny_bert):
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce", "margin-0.1"]
     assert (folder / "figures" / "nil.png").stat().st_size > 1000
 
-    for command in ("margin-0", "names"):
+    for command in ("margin-0", "train-names", "names"):
         run_project(folder, command, **variables)
-    names = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "names").glob("margin-0-*.json")}
-    assert names["margin-0-hybrid"]["recall_at_1"] >= names["margin-0-vectors"]["recall_at_1"]
+    names = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "names").glob("*.json")}
+    for linker in ("margin-0", "names"):
+        assert names[f"{linker}-hybrid"]["recall_at_1"] >= names[f"{linker}-vectors"]["recall_at_1"]
+    assert {values["n_nil"] for values in names.values()} == {names["baseline-tfidf"]["n_nil"]} != {0}
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")

@@ -41,6 +41,7 @@ def run(
     p: Annotated[int, typer.Option(help="Per cent of the negatives that are hard")] = 0,
     epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
     context: Annotated[int, typer.Option(help="Word pieces on either side of a mention; -1: all that fit")] = -1,
+    pooling: Annotated[str, typer.Option(help="mean, mention or cls")] = "mean",
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 94,
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
@@ -51,9 +52,10 @@ def run(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     metrics.parent.mkdir(parents=True, exist_ok=True)
-    linker: dict[str, Any] = {"loss": LOSSES[loss], "negatives": {"p": p}, "model": {"similarity": SIMILARITIES[loss]}}
+    model: dict[str, Any] = {"similarity": SIMILARITIES[loss], "pooling": pooling}
+    linker: dict[str, Any] = {"loss": LOSSES[loss], "negatives": {"p": p}, "model": model}
     if context >= 0:
-        linker["model"]["context"] = context
+        model["context"] = context
     if epsilon:
         linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0}
     changed = {

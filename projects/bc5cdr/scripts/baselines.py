@@ -15,6 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from spacy.tokens import Doc
 from tqdm import tqdm
 
+from spacy_pel.corpora.docbin import SUFFIX, read_docs
 from spacy_pel.corpora.gold import GoldMention, ambiguous_forms, gold_mentions
 from spacy_pel.corpora.pubtator import PubTatorReader
 from spacy_pel.evaluation.metrics import RankedMention, link_metrics
@@ -27,7 +28,7 @@ Ranker = Callable[[Sequence[str]], list[Candidates]]
 
 def main(
     kb_path: Annotated[Path, typer.Argument(metavar="KB", help="KB folder of `build-kb`")],
-    corpus: Annotated[Path, typer.Argument(help="Gold mentions: a PubTator file")],
+    corpus: Annotated[Path, typer.Argument(help="Gold mentions: a PubTator or .spacy file")],
     output: Annotated[Path, typer.Argument(help="Folder for baseline-<name>.json")],
     train: Annotated[Path | None, typer.Option(help="Training corpus: tells seen ids, ambiguous forms")] = None,
     tune: Annotated[Path | None, typer.Option(help="Corpus on which each baseline's NIL threshold is tuned")] = None,
@@ -71,8 +72,11 @@ def main(
 
 
 def read_mentions(path: Path) -> list[GoldMention]:
-    """The gold mentions of a PubTator file, exactly as annotated: with one token a character nothing is widened."""
+    """The gold mentions of a PubTator file, exactly as annotated: with one token a character nothing is widened; or of
+    a .spacy file, where that has been done."""
     nlp = spacy.blank("en")
+    if path.suffix == SUFFIX:
+        return [mention for doc in read_docs(path, nlp.vocab) for mention in gold_mentions(doc)]
     nlp.tokenizer = lambda text: Doc(nlp.vocab, words=list(text), spaces=[False] * len(text))
     return [mention for doc in PubTatorReader(path, nlp) for mention in gold_mentions(doc)]
 
