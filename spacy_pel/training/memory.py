@@ -18,4 +18,4 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False
-    return all([mallopt(option, value) for option, value in KEEP.items()])
+    return all(mallopt(option, value) for option, value in KEEP.items())

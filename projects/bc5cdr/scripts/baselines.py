@@ -61,14 +61,16 @@ def main(
     else:
         rankers = {"exact-alias": lambda: exact_ranker(entities, k), "tfidf": lambda: tfidf_ranker(entities, k)}
     for name, build in rankers.items():
+        ranker = build()
         began = time.perf_counter()
-        ranked = rank(build(), [*tuning, *mentions])
+        ranked = rank(ranker, [*tuning, *mentions])
+        speed = len(ranked) / (time.perf_counter() - began)
         ids = {e.id for e in entities}
         threshold = tune_threshold(ranked[: len(tuning)], ids).threshold if tuning else None
         values: dict[str, Any] = link_metrics(ranked[len(tuning) :], ids, nil_threshold=threshold, **known)
         output.mkdir(parents=True, exist_ok=True)
-        srsly.write_json(output / f"baseline-{name}.json", values)
-        typer.echo(f"{name}: {values['n_mentions']:,} mentions in {time.perf_counter() - began:.0f} s")
+        srsly.write_json(output / f"baseline-{name}.json", values | {"mentions_per_second": speed})
+        typer.echo(f"{name}: {values['n_mentions']:,} mentions, {speed:,.0f} a second")
 
 
 def read_mentions(path: Path) -> list[GoldMention]:
