@@ -14,6 +14,7 @@ from .lexical import Weights
 from .models.bi_encoder import encode_mentions, row_builder
 
 Candidates = list[tuple[str, float]]
+UNREADABLE = -1
 
 
 def find_candidates(
@@ -37,21 +38,31 @@ def find_candidates(
     found: list[Candidates] = [[] for _ in spans]
     for allowed in dict.fromkeys(types):
         numbers = [i for i, own in enumerate(types) if own == allowed]
-        distinct, inverse = row_builder(model).mentions([spans[i] for i in numbers]).unique()
-        readable = distinct.lengths.nonzero()[0]
-        if not len(readable):
+        vectors, places = encode_distinct(model, [spans[i] for i in numbers])
+        if not len(vectors):
             continue
         within = None if allowed is None else kb.rows_of_types(allowed)
-        vectors = encode_mentions(model, distinct.take(readable))
         if lexical is None:
             scores, rows = search(vectors, k, within)
         else:
-            first = {i: spans[number].text for number, i in zip(numbers[::-1], inverse[::-1], strict=True)}
-            scores, rows = hybrid_search(kb, [first[i] for i in readable], vectors, k, within, lexical)
+            first = {place: spans[i].text for i, place in zip(numbers[::-1], places[::-1].tolist(), strict=True)}
+            texts = [first[place] for place in range(len(vectors))]
+            scores, rows = hybrid_search(kb, texts, vectors, k, within, lexical)
         ids = kb.ids(rows[:, :keep]).tolist()
-        candidates: list[Candidates] = [[] for _ in range(len(distinct))]
-        for i, own_ids, own_scores in zip(readable, ids, scores.tolist(), strict=True):
-            candidates[i] = [(id_, score) for id_, score in zip(own_ids, own_scores[:keep], strict=True) if id_]
-        for number, i in zip(numbers, inverse, strict=True):
-            found[number] = list(candidates[i])
+        candidates = [
+            [(id_, score) for id_, score in zip(own_ids, own_scores[:keep], strict=True) if id_]
+            for own_ids, own_scores in zip(ids, scores.tolist(), strict=True)
+        ]
+        for i, place in zip(numbers, places.tolist(), strict=True):
+            found[i] = [] if place == UNREADABLE else list(candidates[place])
     return found
+
+
+def encode_distinct(model: Model, spans: Sequence[Span]) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors (d, hidden) float32 of the distinct rows of `spans`, and for every span (n,) which is its own, or
+    `UNREADABLE` where it has no word piece."""
+    distinct, inverse = row_builder(model).mentions(spans).unique()
+    readable = distinct.lengths.nonzero()[0]
+    numbers = np.full(len(distinct), UNREADABLE)
+    numbers[readable] = np.arange(len(readable))
+    return encode_mentions(model, distinct.take(readable)), numbers[inverse]

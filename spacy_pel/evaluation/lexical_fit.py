@@ -10,11 +10,11 @@ import torch
 from spacy.tokens import Doc
 from tqdm import tqdm
 
+from ..candidates import UNREADABLE, encode_distinct
 from ..corpora.gold import GoldMention, gold_mentions, with_successors
 from ..errors import PelError
 from ..hybrid_search import find_by_both
 from ..lexical import Weights
-from ..models.bi_encoder import encode_mentions, row_builder
 from .metrics import RankedMention
 from .ranking import CHUNK
 
@@ -55,12 +55,10 @@ def find_for_gold(linker: PelLinker, docs: Iterable[Doc], k: int, *, progress: b
             spans = [mention.span for mention in chunk]
             for i, long in linker.long_forms_of(spans).items():
                 spans[i] = long
-            rows = row_builder(linker.model).mentions(spans)
-            readable = rows.lengths.nonzero()[0]
-            distinct, inverse = rows.take(readable).unique()
-            vectors = encode_mentions(linker.model, distinct)[inverse]
+            vectors, places = encode_distinct(linker.model, spans)
+            readable = (places != UNREADABLE).nonzero()[0]
             texts = [spans[i].text for i in readable]
-            for number, own, similarity, lexical in find_by_both(kb, texts, vectors, k):
+            for number, own, similarity, lexical in find_by_both(kb, texts, vectors[places[readable]], k):
                 mention, ids = chunk[readable[number]], kb.ids(own)
                 found.append(GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, list(mention.ids))))
                 bar.update()
