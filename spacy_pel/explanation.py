@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What a score is the weighted mean of: the similarity of the vectors, that of the names as 3-grams, and 1 for a
-    name that equals the mention."""
+    """What a score is the weighted mean of: the similarity of the vectors, that of the names as 3-grams, and for a name
+    that equals the mention 1, shared among the entities that have it."""
 
     similarity: float
     ngram: float
     exact: float
+
+    def __str__(self) -> str:
+        owners = round(1 / self.exact) if self.exact else 0
+        exact = "" if not owners else ", an exact name" if owners == 1 else f", an exact name of {owners} entities"
+        return f"similarity {self.similarity:.3f}, 3-grams {self.ngram:.3f}{exact}"
 
 
 class ScoredEntity(NamedTuple):
@@ -33,10 +38,7 @@ class ScoredEntity(NamedTuple):
     parts: Parts | None = None
 
     def __str__(self) -> str:
-        parts = ""
-        if self.parts is not None:
-            exact = ", an exact name" if self.parts.exact else ""
-            parts = f"  (similarity {self.parts.similarity:.3f}, 3-grams {self.parts.ngram:.3f}{exact})"
+        parts = "" if self.parts is None else f"  ({self.parts})"
         return f"{self.score:7.3f}  {self.id}  {self.name}{parts}"
 
 

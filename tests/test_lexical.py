@@ -8,6 +8,7 @@ import spacy
 from tiny import ENTITIES, links, make_examples, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.explanation import Parts
 from spacy_pel.lexical import Weights
 
 WEIGHTS = {"ngram": 0.5, "exact": 0.25}
@@ -110,6 +111,7 @@ def test_explain_shows_the_parts(trained, linker):
     assert (best.parts.ngram, best.parts.exact) == (pytest.approx(1), 1)
     assert f"(similarity {best.parts.similarity:.3f}, 3-grams 1.000, an exact name)" in str(told)
     assert links(doc) == [("heart attack", told.kb_id)]
+    assert str(Parts(0.5, 1, 1 / 3)) == "similarity 0.500, 3-grams 1.000, an exact name of 3 entities"
 
 
 @pytest.mark.parametrize("value", ["fitted", {"ngram": 1}, {"ngram": -1, "exact": 0}, {"ngram": "1", "exact": 0}, 0.3])

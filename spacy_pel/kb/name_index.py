@@ -156,7 +156,7 @@ class NameIndex:
 
 class NameMatch:
     """A text beside the names of a KB. similarity: cosine of the two sets of 3-grams, weighted by idf, of the entity's
-    best name, from 0 to 1. exact: whether a name equals the text once both are normalised."""
+    best name, from 0 to 1. exact: the rows of the entities of which a name equals the text once both are normalised."""
 
     def __init__(
         self, text: str, index: NameIndex, grams: np.ndarray, norm: float, indexed: np.ndarray, exact: np.ndarray
@@ -172,13 +172,15 @@ class NameMatch:
         return np.union1d(most[self._indexed[most] > 0], self._exact)
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Similarity and exact match, 1 or 0, of the entities at `rows` (n,): (n, 2) float32."""
+        """Similarity and exact match of the entities at `rows` (n,): (n, 2) float32. An exact match is 1, shared among
+        the entities that have that name: what it says by itself of which is meant."""
         similarity = np.empty(len(rows), dtype=np.float32)
         indexed = rows < len(self._indexed)
         similarity[indexed] = self._indexed[rows[indexed]]
         if not indexed.all():
             similarity[~indexed] = self._index.compare(self._grams, self._norm, rows[~indexed])
-        return np.stack([similarity, np.isin(rows, self._exact)], axis=1)
+        exact = np.isin(rows, self._exact) / np.float32(max(len(self._exact), 1))
+        return np.stack([similarity, exact], axis=1)
 
 
 def _places(wanted: np.ndarray, vocabulary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -56,7 +56,8 @@ def test_similarity_is_the_cosine(tmp_path, text):
 def test_the_best_are_those_with_the_most_alike_names_and_all_exact_ones(tmp_path):
     kb = make_kb(tmp_path / "kb", [*ENTITIES, Entity("D1", "Cardiac arrest", ("Heart attack",))])
     match = kb.names.match("heart attack")
-    similarity = match.scores(np.arange(len(kb)))[:, 0]
+    similarity, exact = match.scores(np.arange(len(kb))).T
+    assert exact.nonzero()[0].tolist() == [4, 12] and exact[[4, 12]].tolist() == [0.5, 0.5]  # they share it
     assert match.best(1).tolist() == sorted({4, 12})  # both have it as a name, and one is all that was asked for
     assert similarity[match.best(3)].tolist() == pytest.approx([1, np.sort(similarity)[-3], 1])
     assert match.best(100).tolist() == similarity.nonzero()[0].tolist() and 0 < (similarity == 0).sum() < len(kb)
