@@ -141,12 +141,13 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     for name in ("exact-alias", "tfidf"):  # every known mention is an alias, word for word
         assert srsly.read_json(folder / "metrics" / f"baseline-{name}.json")["recall_at_1"] == 1.0
 
-    for command in ("names", "errors"):
-        run_project(folder, command, **variables, names_steps=4)
+    for command in ("names", "kb-only", "errors"):
+        run_project(folder, command, **variables, names_steps=4, kb_only_steps=4)
     assert "mentions whose entity the KB has" in (folder / "metrics" / "errors.txt").read_text(encoding="utf-8")
     names = srsly.read_json(folder / "metrics" / "pel-names-0-hybrid.json")
     assert set(names["lexical"]) == {"ngram", "exact"} and names["recall_at_1"] > 0.9
-    assert srsly.read_json(folder / "metrics" / "pel-vectors.json")["lexical"] is None
+    for linker in ("pel", "kb-only"):
+        assert srsly.read_json(folder / "metrics" / f"{linker}-vectors.json")["lexical"] is None
 
 
 def test_medmentions_small(copied, made_data, tiny_bert):
