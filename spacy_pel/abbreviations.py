@@ -9,6 +9,7 @@ from spacy.tokens import Doc, Span
 
 BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 LONGEST = 10  # letters of a short form
+REACH = 1000  # characters before a bracket in which a long form is looked for
 
 LongForms = dict[tuple[int, int], Span]
 
@@ -27,12 +28,15 @@ def defined(doc: Doc) -> dict[str, Span]:
     which has to begin a word. Of the bracket, what stands before a comma or semicolon is read.
     """
     found: dict[str, Span] = {}
-    for bracket in BRACKETS.finditer(doc.text):
+    text = doc.text
+    for bracket in BRACKETS.finditer(text):
         short = re.split("[,;]", bracket[1])[0].strip()
-        before = doc.text[: bracket.start()].rstrip()
         if short not in found and _is_short_form(short):
+            reach = max(0, bracket.start() - REACH)
+            before = text[reach : bracket.start()].rstrip()
             start = _start_of_long_form(short, before)
-            long = None if start is None else doc.char_span(start, len(before), alignment_mode="expand")
+            end = reach + len(before)
+            long = None if start is None else doc.char_span(reach + start, end, alignment_mode="expand")
             if long is not None:
                 found[short] = long
     return found
@@ -51,12 +55,15 @@ def _detected(doc: Doc) -> LongForms:
 
 
 def _everywhere(doc: Doc) -> LongForms:
-    return {(span.start, span.end): long for short, long in defined(doc).items() for span in _occurrences(doc, short)}
+    text = doc.text
+    return {
+        (span.start, span.end): long for short, long in defined(doc).items() for span in _occurrences(doc, text, short)
+    }
 
 
-def _occurrences(doc: Doc, form: str) -> Iterator[Span]:
-    """Where `form` stands in `doc` as whole tokens."""
-    for match in re.finditer(rf"(?<!\w){re.escape(form)}(?!\w)", doc.text):
+def _occurrences(doc: Doc, text: str, form: str) -> Iterator[Span]:
+    """Where `form` stands in `doc`, whose text is `text`, as whole tokens."""
+    for match in re.finditer(rf"(?<!\w){re.escape(form)}(?!\w)", text):
         if (span := doc.char_span(*match.span())) is not None:
             yield span
 
@@ -78,6 +85,6 @@ def _start_of_long_form(short: str, before: str) -> int | None:
                 at -= 1
             if at < first:
                 return None
-    start = before.rfind(" ", 0, at) + 1
+    start = next(word.start() for word in reversed(words) if word.start() <= at)
     long = before[start:]
     return start if len(long) > len(short) and short not in long.split() else None

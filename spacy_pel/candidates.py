@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from spacy.tokens import Span
@@ -11,9 +11,9 @@ from thinc.api import Model
 from .hybrid_search import hybrid_search
 from .kb.knowledge_base import KnowledgeBase
 from .lexical import Weights
+from .mentions import Candidates
 from .models.bi_encoder import encode_mentions, row_builder
 
-Candidates = list[tuple[str, float]]
 UNREADABLE = -1
 
 
@@ -24,7 +24,7 @@ def find_candidates(
     spans: Sequence[Span],
     k: int,
     *,
-    keep: int | None = None,
+    keep: int,
     types: Sequence[frozenset[str] | None],
     lexical: Weights | None = None,
 ) -> list[Candidates]:
@@ -36,17 +36,15 @@ def find_candidates(
     lexical: instead of `search`, `hybrid_search` with these weights.
     """
     found: list[Candidates] = [[] for _ in spans]
-    for allowed in dict.fromkeys(types):
-        numbers = [i for i, own in enumerate(types) if own == allowed]
+    for numbers, within in by_types(kb, types):
         vectors, places = encode_distinct(model, [spans[i] for i in numbers])
         if not len(vectors):
             continue
-        within = None if allowed is None else kb.rows_of_types(allowed)
         if lexical is None:
             scores, rows = search(vectors, k, within)
         else:
-            first = {place: spans[i].text for i, place in zip(numbers[::-1], places[::-1].tolist(), strict=True)}
-            texts = [first[place] for place in range(len(vectors))]
+            text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
+            texts = [text_of[place] for place in range(len(vectors))]
             scores, rows = hybrid_search(kb, texts, vectors, k, within, lexical)
         ids = kb.ids(rows[:, :keep]).tolist()
         candidates = [
@@ -58,11 +56,28 @@ def find_candidates(
     return found
 
 
+def by_types(
+    kb: KnowledgeBase, types: Sequence[frozenset[str] | None]
+) -> Iterator[tuple[list[int], np.ndarray | None]]:
+    """The places in `types` that have the same types, and the rows of these, for each of them that there are."""
+    for allowed in dict.fromkeys(types):
+        numbers = [i for i, own in enumerate(types) if own == allowed]
+        yield numbers, None if allowed is None else kb.rows_of_types(allowed)
+
+
 def encode_distinct(model: Model, spans: Sequence[Span]) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors (d, hidden) float32 of the distinct rows of `spans`, and for every span (n,) which is its own, or
-    `UNREADABLE` where it has no word piece."""
-    distinct, inverse = row_builder(model).mentions(spans).unique()
-    readable = distinct.lengths.nonzero()[0]
-    numbers = np.full(len(distinct), UNREADABLE)
-    numbers[readable] = np.arange(len(readable))
-    return encode_mentions(model, distinct.take(readable)), numbers[inverse]
+    """The vectors (d, hidden) float32 of the distinct `spans`, and for every span (n,) which is its own, or
+    `UNREADABLE` where it has no word piece. Spans are the same if their rows and their texts are: a row that was cut,
+    or has a piece that the encoder does not know, can be that of several texts."""
+    rows, row_of = row_builder(model).mentions(spans).unique()
+    readable = rows.lengths.nonzero()[0]
+    encoded = encode_mentions(model, rows.take(readable))
+    numbers: dict[tuple[int, str], int] = {}
+    places = np.array(
+        [
+            numbers.setdefault((row, span.text), len(numbers)) if rows.lengths[row] else UNREADABLE
+            for row, span in zip(row_of.tolist(), spans, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    return encoded[np.searchsorted(readable, [row for row, _ in numbers])], places

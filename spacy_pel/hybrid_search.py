@@ -50,6 +50,7 @@ def find_by_both(
     all that have it as a name; in the order of the texts.
 
     texts, queries (q, d): the mentions and their vectors. within: as for `kb.search`.
+    RAISES: `PelError` as `kb.search` does, and for a KB whose names are not indexed, since an older spacy-pel built it.
     """
     scores, rows = kb.search(queries, k, within)
     match: NameMatch | None = None
@@ -57,9 +58,6 @@ def find_by_both(
         if match is None or match.text != texts[i]:
             match = kb.names.match(texts[i])
         own = rows[i] >= 0
-        by_name = np.setdiff1d(match.best(k), rows[i])
-        by_name, similarity = kb.similarities(
-            queries[i], by_name if within is None else np.intersect1d(by_name, within)
-        )
+        by_name, similarity = kb.similarities(queries[i], np.setdiff1d(match.best(k, within), rows[i]))
         candidates = np.concatenate([rows[i][own], by_name])
         yield Found(i, candidates, np.concatenate([scores[i][own], similarity]), match.scores(candidates))

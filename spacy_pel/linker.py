@@ -157,8 +157,9 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
-    (`[(id, score), ...]`, best first; score: cosine, or dot product under cross-entropy), and `ent._.kb_prob` (the
-    probability that the first of them is right; None before `spacy pel tune-nil`).
+    (`[(id, score), ...]`, best first; score: cosine, or dot product under cross-entropy, or where names count the
+    weighted mean of that and of both features of names), and `ent._.kb_prob` (the probability that the first of them is
+    right; None before `spacy pel tune-nil`).
     """
 
     model: Model
@@ -278,7 +279,7 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
             warn_without_mentions(docs, self.name, self.spans_key)
         mentions = [mentions_of(doc, self.spans_key) for doc in docs]
         wanted = [span for spans in mentions for span in spans if span.label_ not in self.labels_discard]
-        ranked = iter(self.rank(wanted, self.top_k, keep=self.max_candidates))
+        ranked = iter(self.rank(wanted, self.max_candidates))
         return [
             [self.link(next(ranked)) if span.label_ not in self.labels_discard else Link(NIL, []) for span in spans]
             for spans in mentions
@@ -310,15 +311,15 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         spans: Sequence[Span],
         k: int,
         *,
-        keep: int | None = None,
         search: Callable | None = None,
         all_types: bool = False,
     ) -> list[tuple[Candidates, Span]]:
-        """`rank`, and for every span the one that was read: itself, or its long form where that scores higher.
+        """`rank`, and for every span the one that was read: itself, or its long form where that scores higher. Whatever
+        `k` is, the best are those of `top_k` candidates or more, as for a Doc.
 
-        keep: only so many of the `k` are returned. search: instead of the KB's, as `search_over` gives it.
+        search: instead of the KB's, as `search_over` gives it.
         all_types: of any types, whatever the config allows.
-        RAISES: PelError without a KB and its index.
+        RAISES: PelError without a KB and its index, and where names count, for a KB that an older spacy-pel built.
         """
         from .candidates import find_candidates
 
@@ -329,7 +330,7 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         long = self.long_forms_of(spans)
         types = [None if all_types else self.types_for(spans[i].label_) for i in (*range(len(spans)), *long)]
         every = [*spans, *long.values()]
-        found = find_candidates(self.model, kb, search, every, k, keep=keep, types=types, lexical=lexical)
+        found = find_candidates(self.model, kb, search, every, max(k, self.top_k), keep=k, types=types, lexical=lexical)
         forms = list(zip(found, spans, strict=False))
         for i, form in zip(long, zip(found[len(spans) :], long.values(), strict=True), strict=True):
             forms[i] = max(forms[i], form, key=lambda one: top_score(one[0]))

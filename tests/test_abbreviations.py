@@ -29,6 +29,8 @@ NLP = spacy.blank("en")
         ("words that lead far away from tardive hypo dyskinesia (TD)", {"TD": "tardive hypo dyskinesia"}),
         ("tardive and seven words of no use before dyskinesia (TD)", {}),  # out of reach: 4 words
         ("TD the TD (TD)", {}),  # nothing is defined by itself
+        ("on a new line.\nTardive dyskinesia (TD)", {"TD": "Tardive dyskinesia"}),
+        ("a\xa0tardive\tdyskinesia (TD)", {"TD": "tardive\tdyskinesia"}),
         ("a bracket (that never closes", {}),
         ("", {}),
     ],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import spacy
-from tiny import ENTITIES, links, make_examples, make_kb, make_pipeline, train, write_encoder
+from tiny import ENTITIES, links, make_docs, make_examples, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.evaluation.lexical_fit import find_for_gold
 from spacy_pel.explanation import Parts
 from spacy_pel.lexical import Weights
 
@@ -27,7 +28,7 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def linker(trained):
     _, linker = trained
-    linker.lexical, linker.types = "tuned", []
+    linker.lexical, linker.types, linker.top_k = "tuned", [], 64
     linker.cfg.clear()
     return linker
 
@@ -63,13 +64,39 @@ def test_every_entity_scored_by_hand(trained, linker):
 
 
 def test_an_entity_that_its_vector_does_not_find_is_found_by_name(trained, linker):
-    """With k = 1 either side gives one candidate; the vector's is not the one of that name."""
-    linker.lexical = {"ngram": 0, "exact": 10}
+    """With top_k = 1 either side gives one candidate; the vector's is not the one of that name."""
+    linker.lexical, linker.top_k = {"ngram": 0, "exact": 10}, 1
     doc = trained[0].make_doc("depression MI AF")
     found = [linker.rank([doc[i : i + 1]], 1)[0][0][0] for i in range(3)]
     linker.lexical = None
     by_vector = [linker.rank([doc[i : i + 1]], 1)[0][0][0] for i in range(3)]
     assert found == ["D003866", "D009203", "D001281"] != by_vector
+
+
+def test_the_best_are_the_same_however_many_are_asked_for(trained, linker):
+    """Of "heart valve" the best is neither the one of the best vector nor that of the most alike name."""
+    spans = [*spans_of(trained[0]), trained[0].make_doc("heart valve")[0:2]]
+    linker.lexical = WEIGHTS
+    for n in (1, 2, 5):
+        assert linker.rank(spans, n) == [found[:n] for found in linker.rank(spans, 12)]
+    for span, found in zip(spans, linker.rank(spans, 12), strict=True):
+        assert [one.id for one in linker.explain(span, 1).candidates] == [found[0][0]]
+
+
+def test_spans_that_the_encoder_reads_alike_keep_their_names(trained, linker):
+    """It drops accents; names do not."""
+    linker.lexical = WEIGHTS
+    spans = [trained[0].make_doc(f"{word} .")[0:1] for word in ("aspirín", "aspirin")]
+    assert linker.rank(spans, 3) == [linker.rank([span], 3)[0] for span in spans]
+    assert linker.rank(spans, 3)[0][0][1] < linker.rank(spans, 3)[1][0][1]
+
+
+def test_types_hold_while_weights_are_fitted(trained, linker):
+    docs = make_docs(trained[0])
+    linker.types = ["Disease"]
+    found = find_for_gold(linker, docs, 3)
+    kinds = {kind for one in found for id_ in one.ids for kind in linker.kb[id_].types}
+    assert len(found) == 12 and kinds == {"Disease"}
 
 
 def test_types_hold_for_both_sides(trained, linker):

@@ -67,7 +67,7 @@ def search(
     top_k: Annotated[int, typer.Option("--top-k", "-k", help="Candidates to print")] = 10,
     code: CODE = None,
 ) -> None:
-    """Print the entities with the name or alias TEXT, and, given a pipeline, the best candidates by its encoder.
+    """Print the entities with the name or alias TEXT, and, given a pipeline, what that finds best.
 
     Example: python -m spacy pel kb search linker "cold" --context "The cold lasted a week."
     """
@@ -79,7 +79,7 @@ def search(
     if found:
         rows += [_row(kb[candidate.id], f"{candidate.score:.3f}") for candidate in found.candidates]
     if not rows:
-        raise PelError(f'{path}: no entity has the name "{text}"; name a pipeline to search by its encoder.')
+        raise PelError(f'{path}: no entity has the name "{text}"; name a pipeline to search with.')
     msg.table(rows, header=("Id", "Name", "Types", "Score"), divider=True, max_col=60)
     if found:
         msg.text(str(replace(found, candidates=[])))

@@ -36,11 +36,12 @@ def make_alias_corpus(
 
 
 class Passage(NamedTuple):
-    """The tokens `start` to `end` of `doc` name an entity."""
+    """The tokens `start` to `end` of `doc` name the entity `id`."""
 
     doc: Doc
     start: int
     end: int
+    id: str
 
 
 class _Named(NamedTuple):
@@ -55,8 +56,11 @@ class AliasCorpus:
     that nobody has annotated a text with.
 
     A name stands alone, and is then right for all entities that have it, or in a passage in the place of another name:
-    of the same entity, or where no text has that, of one with the same types. Passages are where a text has a name of
-    `SHORTEST` characters or more that only one entity has: the definitions in the KB, and `texts`.
+    of the same entity, and is then right for that one; or where no text has that, of one with the same types, and is
+    then right for all entities of these types that have it. Passages are where a text has a name of `SHORTEST`
+    characters or more that only one entity has: the definitions in the KB, and `texts`.
+
+    With `max_epochs` from 0 up spaCy keeps all Examples in memory; for a large KB set it to -1, or a `limit`.
 
     kb: a KB folder. It is read when the corpus is called.
     texts: `.spacy` files or folders of them, of which the annotations are not read.
@@ -100,12 +104,14 @@ class AliasCorpus:
             for id_, number in zip(kb.ids(rows[block]).tolist(), numbers[block].tolist(), strict=True):
                 entity = kb[id_]
                 form = (entity.name, *entity.aliases)[number]
-                passage = self._draw(rng, entity)
+                name, passage = nlp.make_doc(form), self._draw(rng, entity)
                 if passage is None:
-                    name = nlp.make_doc(form)
-                    yield _example(name, 0, len(name), "|".join(other.id for other in kb.named(form)))
+                    yield _example(name, 0, len(name), _joined(kb.named(form)))
+                elif passage.id == entity.id:
+                    yield self._example(name, entity.id, passage)
                 else:
-                    yield self._example(nlp.make_doc(form), entity.id, passage)
+                    alike = (other for other in kb.named(form) if other.types == entity.types)
+                    yield self._example(name, _joined(alike), passage)
 
     def _draw(self, rng: np.random.Generator, entity: Entity) -> Passage | None:
         if self._passages is None or rng.random() >= self.in_text:
@@ -113,7 +119,7 @@ class AliasCorpus:
         return self._passages.draw(rng, entity)
 
     def _example(self, name: Doc, id_: str, passage: Passage) -> Example:
-        doc, start, end = passage
+        doc, start, end, _ = passage
         left, right = doc[max(start - self.window, 0) : start], doc[end : end + self.window]
         tokens = [*left, *name, *right]
         spaces = [bool(token.whitespace_) for token in tokens]
@@ -139,7 +145,7 @@ class Passages:
             for span in filter_spans(matcher(doc, as_spans=True)):
                 entity = owners.get(span.text.lower())
                 if entity is not None and entity.id != own_id:
-                    passage = Passage(doc, span.start, span.end)
+                    passage = Passage(doc, span.start, span.end, entity.id)
                     self._of_entity[entity.id].append(passage)
                     self._of_types[entity.types].append(passage)
 
@@ -168,6 +174,11 @@ def _all_names(kb: KnowledgeBase) -> tuple[np.ndarray, np.ndarray]:
     counts = np.array([1 + len(entity.aliases) for entity in kb.entities()])
     first = np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(kb.live_rows, counts), np.arange(counts.sum()) - first
+
+
+def _joined(entities: Iterable[Entity]) -> str:
+    """As a gold id, any of which is right."""
+    return "|".join(entity.id for entity in entities)
 
 
 def _example(doc: Doc, start: int, end: int, id_: str) -> Example:

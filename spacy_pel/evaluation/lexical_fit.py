@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from spacy.tokens import Doc
 from tqdm import tqdm
 
-from ..candidates import UNREADABLE, encode_distinct
+from ..candidates import UNREADABLE, by_types, encode_distinct
 from ..corpora.gold import GoldMention, gold_mentions, with_successors
 from ..errors import PelError
 from ..hybrid_search import find_by_both
@@ -44,25 +44,37 @@ class GoldCandidates(NamedTuple):
 
 
 def find_for_gold(linker: PelLinker, docs: Iterable[Doc], k: int, *, progress: bool = False) -> list[GoldCandidates]:
-    """`find_by_both` for the annotated mentions of `docs`, in no order to rely on; of an abbreviation for its long
-    form. RAISES: PelError without a KB and its index."""
+    """`find_by_both` for the annotated mentions of `docs`, in no order to rely on, among the entities of the types that
+    the linker allows; of an abbreviation for its long form.
+    RAISES: PelError without a KB and its index, and for a KB that an older spacy-pel built."""
     kb = linker.searchable_kb()
     mentions = [m for m in with_successors((m for doc in docs for m in gold_mentions(doc)), kb) if m.ids]
-    found = []
+    found: list[GoldCandidates] = []
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(mentions), CHUNK):
             chunk = mentions[start : start + CHUNK]
-            spans = [mention.span for mention in chunk]
-            for i, long in linker.long_forms_of(spans).items():
-                spans[i] = long
-            vectors, places = encode_distinct(linker.model, spans)
-            readable = (places != UNREADABLE).nonzero()[0]
-            texts = [spans[i].text for i in readable]
-            for number, own, similarity, lexical in find_by_both(kb, texts, vectors[places[readable]], k):
-                mention, ids = chunk[readable[number]], kb.ids(own)
-                found.append(GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, list(mention.ids))))
-                bar.update()
+            types = [linker.types_for(mention.span.label_) for mention in chunk]
+            for numbers, within in by_types(kb, types):
+                found += _find_within(linker, [chunk[i] for i in numbers], k, within)
+            bar.update(len(chunk))
     return found
+
+
+def _find_within(
+    linker: PelLinker, mentions: Sequence[GoldMention], k: int, within: np.ndarray | None
+) -> Iterator[GoldCandidates]:
+    kb = linker.searchable_kb()
+    spans = [mention.span for mention in mentions]
+    for i, long in linker.long_forms_of(spans).items():
+        spans[i] = long
+    vectors, places = encode_distinct(linker.model, spans)
+    readable = (places != UNREADABLE).nonzero()[0]
+    if not len(readable):
+        return
+    texts = [spans[i].text for i in readable]
+    for number, own, similarity, lexical in find_by_both(kb, texts, vectors[places[readable]], k, within):
+        mention, ids = mentions[readable[number]], kb.ids(own)
+        yield GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, list(mention.ids)))
 
 
 def fit_weights(found: Sequence[GoldCandidates]) -> Weights:

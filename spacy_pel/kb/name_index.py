@@ -165,11 +165,15 @@ class NameMatch:
         self._index, self._grams, self._norm = index, grams, norm
         self._indexed, self._exact = indexed, exact
 
-    def best(self, k: int) -> np.ndarray:
+    def best(self, k: int, within: np.ndarray | None = None) -> np.ndarray:
         """The rows of the `k` indexed entities that are most alike, and of all exact ones, ascending. Rows of entities
-        that have been removed since may be among them."""
-        most = np.argpartition(-self._indexed, k)[:k] if k < len(self._indexed) else np.arange(len(self._indexed))
-        return np.union1d(most[self._indexed[most] > 0], self._exact)
+        that have been removed since may be among them. within: as for `KnowledgeBase.search`."""
+        rows = None if within is None else within[within < len(self._indexed)]
+        alike = self._indexed if rows is None else self._indexed[rows]
+        most = np.argpartition(-alike, k)[:k] if k < len(alike) else np.arange(len(alike))
+        most = most[alike[most] > 0]
+        found = np.union1d(most if rows is None else rows[most], self._exact)
+        return found if within is None else np.intersect1d(found, within)
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
         """Similarity and exact match of the entities at `rows` (n,): (n, 2) float32. An exact match is 1, shared among

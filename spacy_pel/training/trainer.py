@@ -28,6 +28,7 @@ from .masking import with_masked_names
 from .memory import keep_freed_memory
 from .objective import Objective, backpropagate
 
+MOST_ROWS = 200_000  # of mentions that are kept; names of a KB, and passages, seldom come again
 MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
 
 
@@ -141,6 +142,8 @@ class Trainer:
         return True
 
     def _rows_of(self, spans: Sequence[Span]) -> list[np.ndarray]:
+        if len(self._mention_rows) > MOST_ROWS:
+            self._mention_rows.clear()
         keys = [(_digest(span.doc.text), span.start_char, span.end_char) for span in spans]
         new = [i for i, key in enumerate(keys) if key not in self._mention_rows]
         rows = row_builder(self.model).mentions([spans[i] for i in new])

@@ -33,6 +33,7 @@ def tune(pipeline, dev="dev.spacy"):
 def test_what_it_stores_takes_effect_and_drops_the_nil_threshold(pipeline):
     result = tune(pipeline)
     assert result.exit_code == 0, result.output
+    assert "Dropped the NIL threshold 0.5000" in result.output
     stored = json.loads((pipeline / "pel_linker" / "cfg").read_text())
     assert set(stored) == {"lexical"} and set(stored["lexical"]) == {"ngram", "exact"}
     assert f"{stored['lexical']['ngram']:.4f}" in result.stdout and "recall_at_1" in result.stdout
@@ -47,6 +48,7 @@ def test_a_setting_that_wins_is_named(pipeline):
     nlp.to_disk(pipeline)
     result = tune(pipeline)
     assert result.exit_code == 0 and "lexical = null wins" in " ".join(result.stdout.split())
+    assert spacy.load(pipeline).get_pipe("pel_linker").threshold == 0.5 and "Dropped" not in result.output
 
 
 def test_a_corpus_without_a_right_candidate(pipeline):

@@ -101,6 +101,19 @@ def test_a_name_that_two_entities_have_is_right_for_both_and_no_passage(tmp_path
     }
 
 
+def test_in_the_place_of_another_name_all_of_those_types_are_right(tmp_path, texts):
+    """`texts` name Naloxone's like, lithium, and neither entity that is called Ether."""
+    entities = [
+        Entity("A", "Lithium", (), ("Chemical",)),
+        Entity("B", "Ether", (), ("Chemical",)),
+        Entity("C", "ether", (), ("Chemical",)),
+        Entity("D", "Ether", (), ("Disease",)),
+    ]
+    corpus = AliasCorpus(make_kb(tmp_path / "kb", entities).path, texts=texts, in_text=1.0)
+    found = {m.span.text: m.ids for eg in corpus(NLP) for m in gold_mentions(eg.reference) if m.ids != ("B", "C", "D")}
+    assert found == {"Lithium": ("A",), "Ether": ("B", "C"), "ether": ("B", "C")}
+
+
 def test_mixed_with_annotated_mentions(kb, tmp_path):
     write_docs(tmp_path / "train.spacy", make_docs(NLP))
     annotated = sorted(mentions(MentionCorpus(tmp_path / "train.spacy")(NLP)))

@@ -97,6 +97,24 @@ def test_additions_removals_and_compaction(tmp_path):
     assert scores == pytest.approx(cosines("heart blocks", kept), abs=1e-6)
 
 
+def test_names_that_change_are_found_after_compaction(tmp_path):
+    """As many names as before, so that nothing but what they are tells the new index from the old one."""
+    kb = indexed(make_kb(tmp_path / "kb"))
+    kb.names.match("heart")
+    changed = [Entity("D009203", "Coronary Occlusion", ("blocked artery", "CO"), ("Disease",))]
+    kb.update(changed, unit_vectors(1, 8), "f")
+    kb.compact()
+    now = list(kb.values())
+    for text in ("coronary occlusions", "cardiac failures"):
+        assert kb.names.match(text).scores(np.arange(12))[:, 0] == pytest.approx(cosines(text, now), abs=1e-6)
+
+
+def test_the_best_within_some_rows(tmp_path):
+    match = make_kb(tmp_path / "kb").names.match("heart attack")
+    assert match.best(1).tolist() == [4] and match.best(1, np.array([0, 7, 40])).tolist() == [7]
+    assert match.best(1, np.array([4, 7])).tolist() == [4] and match.best(3, np.array([8])).tolist() == []
+
+
 def test_another_process_compacts(tmp_path):
     kb = indexed(make_kb(tmp_path / "kb"))
     assert kb.names.match("heart").scores(np.array([7]))[0, 0] > 0
