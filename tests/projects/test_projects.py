@@ -149,6 +149,15 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     for linker in ("pel", "kb-only"):
         assert srsly.read_json(folder / "metrics" / f"{linker}-vectors.json")["lexical"] is None
 
+    by_vectors = srsly.read_json(folder / "metrics" / "pel-names-0-vectors.json")
+    srsly.write_json(folder / "metrics" / "pel-names-1-vectors.json", by_vectors | {"recall_at_1": 0.0})
+    run_project(folder, "compare", **variables)
+    lines = (folder / "metrics" / "compare.md").read_text(encoding="utf-8").splitlines()[2:]
+    rows = {cells[1]: cells[2:] for cells in ([cell.strip() for cell in line.split("|")] for line in lines)}
+    recall = by_vectors["recall_at_1"]
+    assert rows["+ alias training"][:2] == ["2", f"{recall / 2:.3f} (0.000–{recall:.3f})"]
+    assert rows["alias match"][:2] == ["1", "1.000"] and rows["alias match"][6] == "–", "nothing is held out here"
+
 
 def test_medmentions_small(copied, made_data, tiny_bert):
     folder = copied("medmentions_umls")
@@ -264,7 +273,7 @@ def test_okb_nil(copied, made_data, tiny_bert):
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce", "margin-0.1"]
     assert (folder / "figures" / "nil.png").stat().st_size > 1000
 
-    for command in ("margin-0", "train-names", "names"):
+    for command in ("margin-0", "names"):
         run_project(folder, command, **variables)
     names = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "names").glob("*.json")}
     for linker in ("margin-0", "names"):

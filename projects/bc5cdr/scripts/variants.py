@@ -47,13 +47,16 @@ def main(
     variants: Annotated[str, typer.Option(help="Comma-separated, of " + ", ".join(VARIANTS))] = ",".join(VARIANTS),
 ) -> None:
     """Write one JSON of measures per variant, with the keys of `python -m spacy pel evaluate` and the weights."""
+    wanted = variants.split(",")
+    if unknown := set(wanted) - VARIANTS.keys():
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose of {', '.join(VARIANTS)}")
     nlp = spacy.load(pipeline)
     linker: Any = nlp.get_pipe("pel_linker")
     learnt = with_successors((m for doc in read_docs(train, nlp.vocab) for m in gold_mentions(doc)), linker.kb)
     train_ids = {id_ for mention in learnt for id_ in mention.ids}
     docs = list(read_docs(corpus, nlp.vocab))
     output.mkdir(parents=True, exist_ok=True)
-    for key in variants.split(","):
+    for key in wanted:
         variant = VARIANTS[key]
         linker.resolve_abbreviations, linker.lexical = variant.abbreviations, None
         if variant.ngram or variant.exact:

@@ -1,0 +1,62 @@
+"""The table of what names and abbreviations add: measures over the whole KB, beside NIL with a fifth of it held out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+from typing import Annotated, Any
+
+import srsly
+import typer
+from table import cell
+
+# For each row the files with its measures, one a seed, and the file of the linker that had to do with four fifths
+ROWS = {
+    "alias match": ("baseline-exact-alias", "baseline-exact-alias"),
+    "TF-IDF": ("baseline-tfidf", "baseline-tfidf"),
+    "proxy-based loss": ("pel-vectors", "margin-0-vectors"),
+    "+ alias training": ("pel-names-*-vectors", "names-vectors"),
+    "+ hybrid": ("pel-hybrid", "margin-0-hybrid"),
+    "+ abbreviations": ("pel-abbreviations", "margin-0-abbreviations"),
+    "hybrid and abbreviations": ("pel-hybrid-abbreviations", "margin-0-hybrid-abbreviations"),
+    "all of them": ("pel-names-*-hybrid-abbreviations", "names-hybrid-abbreviations"),
+}
+MEASURES = ("recall_at_1", "recall_at_5", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1")
+HEADER = ("", "seeds", *MEASURES, "nil_auprc, held out", "mentions_per_second")
+
+
+def main(
+    metrics: Annotated[Path, typer.Argument(help="JSON files of baselines.py and variants.py")],
+    held_out: Annotated[Path, typer.Argument(help="Those of the project okb_nil")],
+) -> None:
+    """Write METRICS/compare.md and print it: of several seeds the mean, the least and the greatest. What has not been
+    measured yet is a dash."""
+    lines = [HEADER, ["---", *["---:"] * (len(HEADER) - 1)], *(row(metrics, held_out, label) for label in ROWS)]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    (metrics / "compare.md").write_text(table, encoding="utf-8")
+    typer.echo(table)
+
+
+def row(metrics: Path, held_out: Path, label: str) -> list[str]:
+    own, others = ROWS[label]
+    runs: list[Any] = [srsly.read_json(path) for path in sorted(metrics.glob(f"{own}.json"))]
+    nil: list[Any] = [srsly.read_json(path) for path in held_out.glob(f"{others}.json")]
+    return [
+        label,
+        str(len(runs)),
+        *(over_seeds(key, runs) for key in MEASURES),
+        over_seeds("nil_auprc", nil),
+        over_seeds("mentions_per_second", runs),
+    ]
+
+
+def over_seeds(key: str, runs: list[Any]) -> str:
+    values = [run[key] for run in runs if run.get(key) is not None]
+    if not values:
+        return cell(key, None)
+    spread = f" ({cell(key, min(values))}–{cell(key, max(values))})" if len(values) > 1 else ""
+    return cell(key, mean(values)) + spread
+
+
+if __name__ == "__main__":
+    typer.run(main)
