@@ -70,14 +70,11 @@ def encode_distinct(model: Model, spans: Sequence[Span]) -> tuple[np.ndarray, np
     `UNREADABLE` where it has no word piece. Spans are the same if their rows and their texts are: a row that was cut,
     or has a piece that the encoder does not know, can be that of several texts."""
     rows, row_of = row_builder(model).mentions(spans).unique()
-    readable = rows.lengths.nonzero()[0]
+    lengths = rows.lengths
+    readable = lengths.nonzero()[0]
     encoded = encode_mentions(model, rows.take(readable))
     numbers: dict[tuple[int, str], int] = {}
-    places = np.array(
-        [
-            numbers.setdefault((row, span.text), len(numbers)) if rows.lengths[row] else UNREADABLE
-            for row, span in zip(row_of.tolist(), spans, strict=True)
-        ],
-        dtype=np.int64,
-    )
+    places = np.full(len(spans), UNREADABLE)
+    for i in lengths[row_of].nonzero()[0].tolist():
+        places[i] = numbers.setdefault((row_of[i], spans[i].text), len(numbers))
     return encoded[np.searchsorted(readable, [row for row, _ in numbers])], places

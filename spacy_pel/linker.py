@@ -267,10 +267,12 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         self.cfg.pop("lexical", None)
         self.forget_nil()
 
-    def forget_nil(self) -> None:
-        """Forget what was tuned for other scores, or with another KB."""
+    def forget_nil(self) -> float | None:
+        """Forget what was tuned for other scores, or with another KB. RETURNS: the threshold that was among it."""
+        threshold = self.cfg.get("nil_threshold")
         for key in TUNED_FOR_NIL:
             self.cfg.pop(key, None)
+        return threshold
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
         """Link the mentions of `docs`: for every Doc one `Link` each. RAISES: PelError without an indexed KB."""

@@ -132,7 +132,8 @@ def test_explain_shows_the_parts(trained, linker):
     told = linker.explain(nlp(doc).ents[0], 4)
     for one in told.candidates:
         assert one.score == pytest.approx(
-            (one.parts.similarity + 0.5 * one.parts.ngram + 0.25 * one.parts.exact) / 1.75
+            (one.parts.similarity + 0.5 * one.parts.ngram + 0.25 * one.parts.exact) / 1.75,
+            abs=1e-6,  # float32: parts of size 1 may cancel
         )
     best = next(one for one in told.candidates if one.id == "D009203")
     assert (best.parts.ngram, best.parts.exact) == (pytest.approx(1), 1)

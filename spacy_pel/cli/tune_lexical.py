@@ -36,12 +36,10 @@ def tune_lexical(
         weights = fit_weights(found)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
-    threshold = linker.cfg.get("nil_threshold")
-    if linker.lexical == "tuned":  # else the scores stay as they are
-        linker.forget_nil()
+    threshold = linker.forget_nil() if linker.lexical == "tuned" else None  # else the scores stay as they are
     linker.cfg["lexical"] = weights._asdict()
     write_tuned(nlp, name, linker, "lexical")
-    if threshold is not None and linker.lexical == "tuned":
+    if threshold is not None:
         msg.warn(f"Dropped the NIL threshold {threshold:.4f}, tuned for other scores: run `spacy pel tune-nil`")
 
     before, after = (link_metrics([one.ranked(own) for one in found], linker.kb) for own in (NONE, weights))

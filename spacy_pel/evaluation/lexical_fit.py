@@ -19,6 +19,7 @@ from .metrics import RankedMention
 from .ranking import CHUNK
 
 if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
     from ..linker import PelLinker
 
 STEPS = 200
@@ -53,28 +54,28 @@ def find_for_gold(linker: PelLinker, docs: Iterable[Doc], k: int, *, progress: b
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(mentions), CHUNK):
             chunk = mentions[start : start + CHUNK]
-            types = [linker.types_for(mention.span.label_) for mention in chunk]
-            for numbers, within in by_types(kb, types):
-                found += _find_within(linker, [chunk[i] for i in numbers], k, within)
-            bar.update(len(chunk))
+            for one in _find_in_chunk(linker, kb, chunk, k):
+                found.append(one)
+                bar.update()
     return found
 
 
-def _find_within(
-    linker: PelLinker, mentions: Sequence[GoldMention], k: int, within: np.ndarray | None
+def _find_in_chunk(
+    linker: PelLinker, kb: KnowledgeBase, mentions: Sequence[GoldMention], k: int
 ) -> Iterator[GoldCandidates]:
-    kb = linker.searchable_kb()
     spans = [mention.span for mention in mentions]
+    types = [linker.types_for(span.label_) for span in spans]
     for i, long in linker.long_forms_of(spans).items():
         spans[i] = long
-    vectors, places = encode_distinct(linker.model, spans)
-    readable = (places != UNREADABLE).nonzero()[0]
-    if not len(readable):
-        return
-    texts = [spans[i].text for i in readable]
-    for number, own, similarity, lexical in find_by_both(kb, texts, vectors[places[readable]], k, within):
-        mention, ids = mentions[readable[number]], kb.ids(own)
-        yield GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, list(mention.ids)))
+    for numbers, within in by_types(kb, types):
+        vectors, places = encode_distinct(linker.model, [spans[i] for i in numbers])
+        readable = [i for i, place in zip(numbers, places, strict=True) if place != UNREADABLE]
+        if not readable:
+            continue
+        queries, texts = vectors[places[places != UNREADABLE]], [spans[i].text for i in readable]
+        for number, own, similarity, lexical in find_by_both(kb, texts, queries, k, within):
+            mention, ids = mentions[readable[number]], kb.ids(own)
+            yield GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, list(mention.ids)))
 
 
 def fit_weights(found: Sequence[GoldCandidates]) -> Weights:

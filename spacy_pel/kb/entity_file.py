@@ -146,7 +146,8 @@ def _index_names(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     n_names = meta["counts"]["entities"] + meta["counts"]["aliases"]
     query = "SELECT name, aliases FROM entities WHERE row % ? = 0 ORDER BY row"
     forms = (distinct_forms(name, _load(aliases)) for name, aliases in connection.execute(query, (step(n_names),)))
-    meta["names"] = write_names(connection, forms, is_searched(n_names)) | {"of": meta["rows"]}
+    written = write_names(connection, forms, is_searched(n_names))
+    meta["names"] = written | {"of": meta["rows"], "numbering": meta["numbering"]}  # which tells it from an older one
     meta["format_version"] = FORMAT_VERSION
 
 

@@ -390,7 +390,6 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
 
     def _reopen(self) -> None:
         """Turn to the files as they are after a change, and remove those that it has replaced."""
-        self.names = NameIndex(self._store)
         self._vectors = self._open_vectors()
         self._changes = self._read_changes()
         self._remove_vectors(keep=self.meta.get("vectors", {}).get("file"))
