@@ -26,17 +26,24 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1024
 SHORTEST = 4  # characters of a name that is looked for in texts
+SLOT = "{name}"
 
 
 def make_alias_corpus(
-    kb: Path, texts: Sequence[Path] = (), in_text: float = 0.0, window: int = 64, seed: int = 0, limit: int = 0
+    kb: Path,
+    texts: Sequence[Path] = (),
+    templates: Sequence[str] = (),
+    in_text: float = 0.0,
+    window: int = 64,
+    seed: int = 0,
+    limit: int = 0,
 ) -> Callable:
     """A reader for `[corpora]`: see `AliasCorpus`."""
-    return AliasCorpus(kb, texts=texts, in_text=in_text, window=window, seed=seed, limit=limit)
+    return AliasCorpus(kb, texts=texts, templates=templates, in_text=in_text, window=window, seed=seed, limit=limit)
 
 
 class Passage(NamedTuple):
-    """The tokens `start` to `end` of `doc` name the entity `id`."""
+    """The tokens `start` to `end` of `doc` name the entity `id`; that of a template is empty."""
 
     doc: Doc
     start: int
@@ -58,16 +65,18 @@ class AliasCorpus:
     A name stands alone, and is then right for all entities that have it, or in a passage in the place of another name:
     of the same entity, and is then right for that one; or where no text has that, of one with the same types, and is
     then right for all entities of these types that have it. Passages are where a text has a name of `SHORTEST`
-    characters or more that only one entity has: the definitions in the KB, and `texts`.
+    characters or more that only one entity has: the definitions in the KB, and `texts`. Where there is none, the name
+    stands in one of the `templates`, and is right for all entities that have it.
 
     With `max_epochs` from 0 up spaCy keeps all Examples in memory; for a large KB set it to -1, or a `limit`.
 
     kb: a KB folder. It is read when the corpus is called.
     texts: `.spacy` files or folders of them, of which the annotations are not read.
-    in_text: the share of the names that are put in a passage, from 0 to 1.
+    templates: sentences with `{name}` where a name goes, such as "She was treated for {name}."
+    in_text: the share of the names that are put in a passage or template, from 0 to 1.
     window: tokens of the passage on either side.
     seed: every call gives a new order, the same in every run. limit: take so many names; 0: all.
-    RAISES: `PelError` for a KB or text that cannot be read, or a share that is none.
+    RAISES: `PelError` for a KB or text that cannot be read, a template without its place, or a share that is none.
     """
 
     def __init__(
@@ -75,6 +84,7 @@ class AliasCorpus:
         kb: Path,
         *,
         texts: Sequence[Path] = (),
+        templates: Sequence[str] = (),
         in_text: float = 0.0,
         window: int = 64,
         seed: int = 0,
@@ -82,7 +92,10 @@ class AliasCorpus:
     ) -> None:
         if not 0 <= in_text <= 1:
             raise PelError(f"[corpora] in_text = {in_text} of spacy_pel.AliasCorpus.v1 is no share from 0 to 1.")
-        self.path, self.texts = Path(kb), [Path(text) for text in texts]
+        for template in templates:
+            if template.count(SLOT) != 1:
+                raise PelError(f"[corpora] templates of spacy_pel.AliasCorpus.v1: {template!r} needs one {SLOT}.")
+        self.path, self.texts, self.templates = Path(kb), [Path(text) for text in texts], templates
         self.in_text, self.window = in_text, window
         self.seed, self.limit = seed, limit
         self.calls = 0
@@ -94,7 +107,7 @@ class AliasCorpus:
         kb = KnowledgeBase(self.path)
         if self.in_text and self._passages is None:
             texts = (doc for path in self.texts for doc in read_docs(path, nlp.vocab))
-            self._passages = Passages(nlp, kb, texts)
+            self._passages = Passages(nlp, kb, texts, self.templates)
         rng = np.random.default_rng([self.seed, self.calls])
         self.calls += 1
         rows, numbers = _all_names(kb)
@@ -110,7 +123,8 @@ class AliasCorpus:
                 elif passage.id == entity.id:
                     yield self._example(name, entity.id, passage)
                 else:
-                    alike = (other for other in kb.named(form) if other.types == entity.types)
+                    owners = kb.named(form)
+                    alike = [one for one in owners if one.types == entity.types] if passage.id else owners
                     yield self._example(name, _joined(alike), passage)
 
     def _draw(self, rng: np.random.Generator, entity: Entity) -> Passage | None:
@@ -131,10 +145,11 @@ class AliasCorpus:
 class Passages:
     """Where texts name entities of a KB.
 
-    texts: any Docs, read once; the definitions of the KB come first.
+    texts: any Docs, read once; the definitions of the KB come first. templates: as for `AliasCorpus`.
     """
 
-    def __init__(self, nlp: Language, kb: KnowledgeBase, texts: Iterable[Doc]) -> None:
+    def __init__(self, nlp: Language, kb: KnowledgeBase, texts: Iterable[Doc], templates: Iterable[str] = ()) -> None:
+        self._templates = [_template(nlp, template) for template in templates]
         self._of_entity: dict[str, list[Passage]] = defaultdict(list)
         self._of_types: dict[tuple[str, ...], list[Passage]] = defaultdict(list)
         owners = _unambiguous(kb)
@@ -150,9 +165,21 @@ class Passages:
                     self._of_types[entity.types].append(passage)
 
     def draw(self, rng: np.random.Generator, entity: Entity) -> Passage | None:
-        """One that names `entity`, else one that names another with its types, or None."""
-        found = self._of_entity.get(entity.id) or self._of_types.get(entity.types)
+        """One that names `entity`, else one that names another with its types, else a template, or None."""
+        found = self._of_entity.get(entity.id) or self._of_types.get(entity.types) or self._templates
         return found[rng.integers(len(found))] if found else None
+
+
+def _template(nlp: Language, template: str) -> Passage:
+    start, word = template.index(SLOT), SLOT.strip("{}")
+    doc = nlp.make_doc(template.replace(SLOT, word))
+    slot = doc.char_span(start, start + len(word))
+    if slot is None:
+        raise PelError(
+            f"[corpora] templates of spacy_pel.AliasCorpus.v1: {SLOT} of {template!r} is part of a longer token; put a "
+            "space before and behind it."
+        )
+    return Passage(doc, slot.start, slot.end, "")
 
 
 def _unambiguous(kb: KnowledgeBase) -> dict[str, _Named]:

@@ -114,6 +114,30 @@ def test_in_the_place_of_another_name_all_of_those_types_are_right(tmp_path, tex
     assert found == {"Lithium": ("A",), "Ether": ("B", "C"), "ether": ("B", "C")}
 
 
+def test_templates_where_there_is_no_passage(tmp_path, texts):
+    """They say nothing of types, so that a name in them is right for all that have it."""
+    entities = [
+        Entity("A", "Ether", (), ("Sign",)),
+        Entity("B", "ether", (), ("Disease",)),
+        Entity("C", "Heart Attack", ("MI",), ("Event",)),
+    ]
+    templates = ["{name} was seen.", "Treated (for {name}) twice"]
+    path = make_kb(tmp_path / "kb", entities).path
+    corpus = AliasCorpus(path, texts=texts, templates=templates, in_text=1.0)
+    many = [
+        (m.span.text, m.ids, m.span.doc.text)
+        for _ in range(9)
+        for eg in corpus(NLP)
+        for m in gold_mentions(eg.reference)
+    ]
+    assert {(ids, whole) for text, ids, whole in many if text == "ether"} == {
+        (("A", "B"), "ether was seen."),
+        (("A", "B"), "Treated (for ether) twice"),
+    }
+    assert {(ids, whole) for text, ids, whole in many if text == "MI"} == {(("C",), "He had a MI twice .")}
+    assert all(text == whole for text, _, whole in mentions(AliasCorpus(path, templates=templates)(NLP)))
+
+
 def test_mixed_with_annotated_mentions(kb, tmp_path):
     write_docs(tmp_path / "train.spacy", make_docs(NLP))
     annotated = sorted(mentions(MentionCorpus(tmp_path / "train.spacy")(NLP)))
@@ -139,6 +163,11 @@ def test_names_before_the_first_mention(kb, tmp_path):
 def test_what_is_refused(kb, tmp_path):
     with pytest.raises(PelError, match="in_text = 2"):
         AliasCorpus(kb.path, in_text=2)
+    for template in ("no place", "{name} and {name}"):
+        with pytest.raises(PelError, match=r"needs one \{name\}"):
+            AliasCorpus(kb.path, templates=[template], in_text=1)
+    with pytest.raises(PelError, match="longer token"):
+        list(AliasCorpus(kb.path, templates=["non{name}s"], in_text=1)(NLP))
     for setting in ({"ratio": -1}, {"first": -1}):
         with pytest.raises(PelError, match="under 0"):
             MixedCorpus(lambda nlp: [], lambda nlp: [], **setting)

@@ -147,6 +147,36 @@ def search(
 
 
 @app.command()
+def names(
+    corpus: Annotated[Path, typer.Argument(help="Docs with gold mentions")],
+    work: Work,
+    figures: Figures,
+    k: Annotated[int, typer.Option(help="Candidates a mention")] = 64,
+) -> None:
+    """Look the forms of mentions up among the names, and compare them with the names of candidates found otherwise."""
+    docs = read_docs(corpus, spacy.blank("en").vocab)
+    forms = list(dict.fromkeys(m.span.text for doc in docs for m in gold_mentions(doc)))[: max(BATCHES)]
+    kb = KnowledgeBase(work / "kb")
+    rows = np.random.default_rng(SEED).integers(len(kb), size=(len(forms), k))
+    start = perf_counter()
+    kb.names.match(forms[0])
+    opened = perf_counter() - start
+    match = timed(lambda: [kb.names.match(form).best(k) for form in forms])
+    matches = [kb.names.match(form) for form in forms]
+    score = timed(lambda: [one.scores(own) for one, own in zip(matches, rows, strict=True)])
+    add_figures(
+        figures,
+        {
+            "names": kb.meta["counts"]["entities"] + kb.meta["counts"]["aliases"],
+            "names: milliseconds to the first": 1000 * opened,
+            "names: share of the mentions that are one": float(np.mean([len(one.best(k)) > 0 for one in matches])),
+            "names: ms a mention to look it up": 1000 * match / len(forms),
+            f"names: ms a mention to compare it with {k} candidates": 1000 * score / len(forms),
+        },
+    )
+
+
+@app.command()
 def table(figures: Figures, output: Annotated[Path, typer.Argument(help="Markdown file")]) -> None:
     """Write and print the figures."""
     lines = ["| | |", "| --- | ---: |"]
