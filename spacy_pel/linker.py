@@ -192,6 +192,8 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
             raise PelError(
                 f"[components.{name}]: top_k, max_candidates, n_probe and search_threads must be at least 1."
             )
+        self.kb: KnowledgeBase | None = None
+        self._kb_lost = self._trainer = self._fingerprint = None
         self.objective = objective
         self.top_k = max(top_k, max_candidates)
         self.max_candidates = max_candidates
@@ -207,8 +209,6 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         self.use_gold_ents = use_gold_ents
         self.save_kb = save_kb
         self.scorer = scorer
-        self.kb: KnowledgeBase | None = None
-        self._kb_lost = self._trainer = self._fingerprint = None
         set_extensions()
 
     # --- linking ---
@@ -252,6 +252,8 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
     def lexical(self, value: Lexical) -> None:
         check_lexical(value, self.name)
         self._lexical = value
+        if self.kb is not None:
+            self._check_tuning()
 
     @property
     def lexical_weights(self) -> Weights | None:

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
     from .kb.entity import Entity
     from .kb.knowledge_base import KnowledgeBase
+    from .lexical import Weights
     from .training.trainer import Trainer
 
 CHANGED = 0.1  # of the entities a threshold was tuned with: with so many more or fewer it is another KB
 
 
-def trace(kb: KnowledgeBase) -> dict[str, Any]:
-    """What tells a KB that a threshold is tuned with from others."""
-    return {"build": kb.meta["build"], "path": str(kb.path), "entities": len(kb)}
+def trace(kb: KnowledgeBase, weights: Weights | None = None) -> dict[str, Any]:
+    """What tells the KB, and the scores, that a threshold is tuned with from others."""
+    lexical = None if weights is None else weights._asdict()
+    return {"build": kb.meta["build"], "path": str(kb.path), "entities": len(kb), "lexical": lexical}
 
 
 def _is_another(tuned_with: dict[str, Any], kb: KnowledgeBase) -> bool:
@@ -52,6 +54,11 @@ class WithKB:
     _fingerprint: str | None
 
     @property
+    def lexical_weights(self) -> Weights | None:
+        """What names count beside vectors, if they do."""
+        raise NotImplementedError
+
+    @property
     def fingerprint(self) -> str:
         """The SHA-256 of the entity tower and its input settings: what a KB's vectors must have been made with."""
         from .models.bi_encoder import fingerprint
@@ -67,13 +74,24 @@ class WithKB:
         self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
         self.kb.set_search(n_probe=self.n_probe, threads=self.search_threads)
         self._kb_lost = self._trainer = None
-        here = trace(self.kb)
-        tuned_with = here | self.cfg.get("tuned_with", {})  # older pipelines did not count the entities
-        if _is_another(tuned_with, self.kb):
+        self._check_tuning()
+
+    def _check_tuning(self) -> None:
+        """Warn of a NIL threshold that was tuned with another KB, or for other scores."""
+        kb = self._require_kb()
+        here = trace(kb, self.lexical_weights)
+        tuned_with = here | self.cfg.get("tuned_with", {})  # older pipelines tell less
+        if _is_another(tuned_with, kb):
             warnings.warn(
                 f"The NIL threshold of {self.name} was tuned with {_named(tuned_with)}, and it now has "
                 f"{_named(here)}: run `spacy pel tune-nil` again.",
-                stacklevel=2,
+                stacklevel=3,
+            )
+        if tuned_with["lexical"] != here["lexical"]:
+            warnings.warn(
+                f"The NIL threshold of {self.name} was tuned for scores with lexical = {tuned_with['lexical']}, and "
+                f"they are now with {here['lexical']}: run `spacy pel tune-nil` again.",
+                stacklevel=3,
             )
 
     def index(self, *, index_type: str = "auto", progress: bool = True) -> None:

@@ -24,10 +24,11 @@ class Ids(set):
 
 
 class LookupLinker:
-    """Has what evaluation asks of a linker: `rank`, `kb`, `top_k`, `threshold`, `nil_threshold`, `cfg`."""
+    """Has what evaluation asks of a linker: `rank`, `kb`, `top_k`, `threshold`, `nil_threshold`,
+    `lexical_weights`, `cfg`."""
 
     top_k = 16
-    calibration = None
+    calibration = lexical_weights = None
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):
         self.found = found

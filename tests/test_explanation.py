@@ -122,6 +122,26 @@ def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
     linker.set_kb(own)
 
 
+def test_scores_that_the_threshold_was_not_tuned_for(linked):
+    nlp, linker, folder = linked
+    linker.cfg.update(nil_threshold=0.1, lexical={"ngram": 0.25, "exact": 0.5})
+    linker.cfg["tuned_with"] = trace(linker.kb, linker.lexical_weights)
+    nlp.to_disk(folder / "with_names")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spacy.load(folder / "with_names")
+        linker.lexical = dict(linker.cfg["lexical"])
+    named = r"scores with lexical = {'ngram': 0.25, 'exact': 0.5}, and they are now with None"
+    with pytest.warns(UserWarning, match=named):
+        linker.lexical = None
+    with pytest.warns(UserWarning, match=named):
+        spacy.load(folder / "with_names", config={"components.pel_linker.lexical": None})
+    linker.forget_tuning()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.lexical = "tuned"
+
+
 @pytest.mark.parametrize("threshold", [1.5, -2])
 def test_a_threshold_that_is_no_score(threshold):
     with pytest.raises(PelError, match=rf"nil_threshold = {threshold} is no score"):

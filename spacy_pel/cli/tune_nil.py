@@ -49,7 +49,7 @@ def tune_nil(
         raise PelError(f"{dev}: {error}") from error
     linker.cfg["calibration"] = list(calibration)
     linker.cfg["nil_threshold"] = tuned.threshold
-    linker.cfg["tuned_with"] = trace(linker.kb)
+    linker.cfg["tuned_with"] = trace(linker.kb, linker.lexical_weights)
     write_tuned(nlp, name, linker, "nil_threshold")
 
     msg.table(

@@ -161,6 +161,7 @@ def names(
     start = perf_counter()
     kb.names.match(forms[0])
     opened = perf_counter() - start
+    named = timed(lambda: [kb.named(form) for form in forms])
     match = timed(lambda: [kb.names.match(form).best(k) for form in forms])
     matches = [kb.names.match(form) for form in forms]
     score = timed(lambda: [one.scores(own) for one, own in zip(matches, rows, strict=True)])
@@ -170,7 +171,8 @@ def names(
             "names": kb.meta["counts"]["entities"] + kb.meta["counts"]["aliases"],
             "names: milliseconds to the first": 1000 * opened,
             "names: share of the mentions that are one": float(np.mean([len(one.best(k)) > 0 for one in matches])),
-            "names: ms a mention to look it up": 1000 * match / len(forms),
+            "names: ms a mention to read the entities of that name": 1000 * named / len(forms),
+            "names: ms a mention to match it": 1000 * match / len(forms),
             f"names: ms a mention to compare it with {k} candidates": 1000 * score / len(forms),
         },
     )
