@@ -141,12 +141,12 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     for name in ("exact-alias", "tfidf"):  # every known mention is an alias, word for word
         assert srsly.read_json(folder / "metrics" / f"baseline-{name}.json")["recall_at_1"] == 1.0
 
-    for command in ("names", "kb-only", "errors"):
+    for command in ("names", "kb-only", "kb-only-text", "errors"):
         run_project(folder, command, **variables, names_steps=4, kb_only_steps=4)
     assert "mentions whose entity the KB has" in (folder / "metrics" / "errors.txt").read_text(encoding="utf-8")
     names = srsly.read_json(folder / "metrics" / "pel-names-0-hybrid.json")
     assert set(names["lexical"]) == {"ngram", "exact"} and names["recall_at_1"] > 0.9
-    for linker in ("pel", "kb-only"):
+    for linker in ("pel", "kb-only", "kb-only-text"):
         assert srsly.read_json(folder / "metrics" / f"{linker}-vectors.json")["lexical"] is None
 
     by_vectors = srsly.read_json(folder / "metrics" / "pel-names-0-vectors.json")
@@ -216,6 +216,7 @@ def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
     figures = srsly.read_json(folder / "metrics" / "scale.json")
     assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
     assert (figures["entities"], figures["index"]) == (700, "IVF8,SQ8")
+    assert figures["names"] > 700 and 0 < figures["names: share of the mentions that are one"] <= 1
     assert 0 < figures["top-1 as by exact search"] <= figures["exact top-1 among the 64 found"] <= 1
 
 

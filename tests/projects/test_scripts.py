@@ -23,6 +23,7 @@ from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel import render_links
 from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.corpora.gold import gold_mentions
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.entity import Entity
@@ -228,6 +229,30 @@ def test_variants_are_what_the_linker_finds_with_those_settings(tmp_path):
         assert found[name]["recall_at_1"] == pytest.approx(link_metrics(ranked, linker.kb)["recall_at_1"])
         assert found[name]["unseen_recall_at_1"] is None  # all are seen
     assert found["hybrid"]["recall_at_1"] > found["vectors"]["recall_at_1"]
+
+
+def test_a_vector_for_every_name_finds_each_name(tmp_path):
+    """Of a linker that reads mentions without context, and so a name as it reads the mention of it."""
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, linker, *_ = make_pipeline(encoder, kb, model={"context": 0})
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    script("name_vectors").main(
+        tmp_path / "linker", tmp_path / "dev.spacy", tmp_path / "m.json", tmp_path / "dev.spacy"
+    )
+    found = srsly.read_json(tmp_path / "m.json")
+    names = sum(len({name.lower() for name in (e.name, *e.aliases)}) for e in kb.entities())
+    by_form = [
+        {e.id for e in kb.named(m.span.text)} <= set(m.ids) for doc in make_docs(nlp) for m in gold_mentions(doc)
+    ]
+    assert found["n_names"] == names and found["n_in_kb"] == len(by_form)
+    assert (
+        found["recall_at_1"]
+        >= sum(by_form) / len(by_form)
+        > link_metrics(rank_gold(linker, make_docs(nlp), k=1), kb)["recall_at_1"]
+    )
+    assert found["recall_at_64"] == 1
 
 
 def test_the_picture_of_links_has_what_render_links_has():
