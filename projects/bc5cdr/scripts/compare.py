@@ -15,10 +15,12 @@ ROWS = {
     "alias match": ("baseline-exact-alias", "baseline-exact-alias"),
     "TF-IDF": ("baseline-tfidf", "baseline-tfidf"),
     "proxy-based loss": ("pel-vectors", "margin-0-vectors"),
+    "proxy-based loss + hybrid": ("pel-hybrid", "margin-0-hybrid"),
+    "proxy-based loss + abbreviations": ("pel-abbreviations", "margin-0-abbreviations"),
+    "proxy-based loss + both": ("pel-hybrid-abbreviations", "margin-0-hybrid-abbreviations"),
     "+ alias training": ("pel-names-*-vectors", "names-vectors"),
-    "+ hybrid": ("pel-hybrid", "margin-0-hybrid"),
-    "+ abbreviations": ("pel-abbreviations", "margin-0-abbreviations"),
-    "hybrid and abbreviations": ("pel-hybrid-abbreviations", "margin-0-hybrid-abbreviations"),
+    "+ alias training + hybrid": ("pel-names-*[0-9]-hybrid", "names-hybrid"),
+    "+ alias training + abbreviations": ("pel-names-*[0-9]-abbreviations", "names-abbreviations"),
     "all of them": ("pel-names-*-hybrid-abbreviations", "names-hybrid-abbreviations"),
 }
 MEASURES = ("recall_at_1", "recall_at_5", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1")
