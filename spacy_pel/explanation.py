@@ -81,17 +81,17 @@ def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
     found, read = linker.rank_forms([span], k)[0]
     link = linker.link(found)
     filtered: list[tuple[str, float]] = []
+    read_freely = read
     if linker.types_for(span.label_) is not None:
         kept, worst = {id_ for id_, _ in found}, found[-1][1] if len(found) == k else float("-inf")
-        free = linker.rank([span], k, all_types=True)[0]
+        free, read_freely = linker.rank_forms([span], k, all_types=True)[0]
         filtered = [(id_, score) for id_, score in free if id_ not in kept and score >= worst]
-    candidates = _named(linker, read, found + filtered)
     return Explanation(
         span.text,
         link.kb_id,
         _reason(link.kb_id, found, filtered, linker.threshold),
-        candidates[: len(found)],
-        candidates[len(found) :],
+        _named(linker, read, found),
+        _named(linker, read_freely, filtered),
         linker.threshold,
         link.probability,
         None if read is span else read.text,

@@ -142,6 +142,20 @@ def test_explain_shows_the_parts(trained, linker):
     assert str(Parts(0.5, 1, 1 / 3)) == "similarity 0.500, 3-grams 1.000, an exact name of 3 entities"
 
 
+def test_the_parts_of_what_is_filtered_are_of_the_form_that_was_read(trained, linker):
+    """With the filter the short form scores best, without it the long one."""
+    nlp, _ = trained
+    doc = nlp.make_doc("A heart attack ( HA ) came . Then HA again .")
+    doc.ents = [doc.char_span(34, 36, label="X")]
+    linker.lexical, linker.types = WEIGHTS, ["Chemical"]
+    told = linker.explain(doc.ents[0], 3)
+    (best,) = [one for one in told.filtered if one.id == "D009203"]
+    assert (best.parts.ngram, best.parts.exact) == (pytest.approx(1), 1)
+    for one in told.candidates + told.filtered:
+        expected = (one.parts.similarity + 0.5 * one.parts.ngram + 0.25 * one.parts.exact) / 1.75
+        assert one.score == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize("value", ["fitted", {"ngram": 1}, {"ngram": -1, "exact": 0}, {"ngram": "1", "exact": 0}, 0.3])
 def test_settings_that_are_none(trained, linker, value):
     with pytest.raises(PelError, match=r"components.pel_linker\]: lexical"):

@@ -197,6 +197,11 @@ def test_types_are_filtered_before_ranking(trained, tmp_path, docs):
         assert {kind for id, _ in own for kind in linker.kb[id].types} == allowed
     linker.types = ["Chemical", "Disease"]
     assert {kind for id, _ in linker.rank(spans[1:], 12)[0] for kind in linker.kb[id].types} == {"Chemical"}
+    linker.types = ["Sign"]  # which nothing that is labelled Y may have
+    for weights in (None, {"ngram": 0.25, "exact": 0.5}):
+        linker.lexical = weights
+        assert linker.rank(spans[:1], 12) == [[]] and linker.rank(spans[1:], 12)[0]
+        assert linker.explain(spans[0]).kb_id == "NIL"
 
 
 def test_types_are_filtered_while_training(tmp_path):

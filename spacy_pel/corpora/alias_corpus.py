@@ -92,6 +92,12 @@ class AliasCorpus:
     ) -> None:
         if not 0 <= in_text <= 1:
             raise PelError(f"[corpora] in_text = {in_text} of spacy_pel.AliasCorpus.v1 is no share from 0 to 1.")
+        for key, value in (("window", window), ("seed", seed), ("limit", limit)):
+            if value < 0:
+                raise PelError(f"[corpora] {key} = {value} of spacy_pel.AliasCorpus.v1: make it 0 or more.")
+        for key, several in (("texts", texts), ("templates", templates)):
+            if isinstance(several, (str, Path)):
+                raise PelError(f'[corpora] {key} of spacy_pel.AliasCorpus.v1 is a list: make it ["{several}"].')
         for template in templates:
             if template.count(SLOT) != 1:
                 raise PelError(f"[corpora] templates of spacy_pel.AliasCorpus.v1: {template!r} needs one {SLOT}.")

@@ -26,6 +26,7 @@ Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
 VECTORS = "vectors-{}.faiss"
 FILES = (ENTITIES, VECTORS.split("{")[0])
+NO_ROWS = np.empty(0, dtype=np.int64)
 VECTORS_META = ("dim", "metric", "index_type", "fingerprint", "vectors")
 
 
@@ -186,7 +187,7 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
             if unknown := [kind for kind, rows in found.items() if not len(rows)]:
                 known = ", ".join(list(self._store.type_counts())[:10])
                 raise PelError(f'{self.path}: no entity has the type "{unknown[0]}"; the commonest types are {known}.')
-            self._rows_of_types[wanted] = np.unique(np.concatenate(list(found.values())))
+            self._rows_of_types[wanted] = np.unique(np.concatenate([NO_ROWS, *found.values()]))
         return self._rows_of_types[wanted]
 
     def with_type_names(self, entity: Entity) -> Entity:
