@@ -60,7 +60,7 @@ def evaluate(
     from time import perf_counter
 
     from ..corpora.docbin import read_docs
-    from ..corpora.gold import NIL, ambiguous_forms, gold_mentions, with_successors
+    from ..corpora.gold import NIL, ambiguous_forms, gold_of
     from ..evaluation.calibration import calibration_metrics
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
@@ -74,14 +74,13 @@ def evaluate(
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
     docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
-    mentions = with_successors((mention for doc in docs for mention in gold_mentions(doc)), linker.kb)
+    mentions = gold_of(docs, linker.kb)
     gold_ids = {id_ for mention in mentions for id_ in mention.ids}
     if not gold_ids:
         raise PelError(f"{corpus} has no annotated mention: there is nothing to measure")
     known: dict[str, Any] = {}
     if train:
-        read = (mention for doc in read_docs(train, nlp.vocab) for mention in gold_mentions(doc))
-        learnt = with_successors(read, linker.kb)
+        learnt = gold_of(read_docs(train, nlp.vocab), linker.kb)
         known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
         known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
 

@@ -72,7 +72,7 @@ class AliasCorpus:
 
     kb: a KB folder. It is read when the corpus is called.
     texts: `.spacy` files or folders of them, of which the annotations are not read.
-    templates: sentences with `{name}` where a name goes, such as "She was treated for {name}."
+    templates: sentences with `{name}` where a name goes ("She was treated for {name}.").
     in_text: the share of the names that are put in a passage or template, from 0 to 1.
     window: tokens of the passage on either side.
     seed: every call gives a new order, the same in every run. limit: take so many names; 0: all.

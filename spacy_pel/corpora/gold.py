@@ -63,6 +63,11 @@ def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[Gol
     ]
 
 
+def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
+    """The gold mentions of all `docs`, in their order, as `with_successors` gives them."""
+    return with_successors((mention for doc in docs for mention in gold_mentions(doc)), kb)
+
+
 def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
     """The forms that mean one entity here and another there (NIL counts as one): their mentions share no correct id."""
     meanings: dict[str, set[tuple[str, ...]]] = {}

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from tqdm import tqdm
 
 from ..candidates import UNREADABLE, by_types, encode_distinct
-from ..corpora.gold import GoldMention, gold_mentions, with_successors
+from ..corpora.gold import GoldMention, gold_of
 from ..errors import PelError
 from ..hybrid_search import find_by_both
 from ..lexical import Weights
@@ -49,7 +49,7 @@ def find_for_gold(linker: PelLinker, docs: Iterable[Doc], k: int, *, progress: b
     the linker allows; of an abbreviation for its long form.
     RAISES: PelError without a KB and its index, and for a KB that an older spacy-pel built."""
     kb = linker.searchable_kb()
-    mentions = [m for m in with_successors((m for doc in docs for m in gold_mentions(doc)), kb) if m.ids]
+    mentions = [m for m in gold_of(docs, kb) if m.ids]
     found: list[GoldCandidates] = []
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(mentions), CHUNK):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from spacy.tokens import Doc, Span
 from tqdm import tqdm
 
-from ..corpora.gold import gold_mentions, with_successors
+from ..corpora.gold import gold_of
 from .metrics import RankedMention
 
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
@@ -30,7 +30,7 @@ def rank_gold(
     Unannotated mentions are not ranked, since no measure looks at their candidates: theirs are empty.
     progress: show a bar, if standard error is a terminal. settings: more arguments for the linker's `rank`.
     """
-    mentions = with_successors((mention for doc in docs for mention in gold_mentions(doc)), linker.kb)
+    mentions = gold_of(docs, linker.kb)
     spans = [mention.span for mention in mentions if mention.ids]
     found: list[list[tuple[str, float]]] = []
     with tqdm(total=len(spans), desc="Linking", unit=" mentions", disable=None if progress else True) as bar:

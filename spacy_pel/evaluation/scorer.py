@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from spacy.training import Example
 
-from ..corpora.gold import gold_mentions, with_successors
+from ..corpora.gold import gold_of
 from ..errors import PelError
 from .metrics import link_metrics
 from .ranking import rank_gold
@@ -48,7 +48,7 @@ def score_links(
 
 def _gold_and_others(docs: Iterable[Any], kb: Any, n_others: int, seed: int) -> np.ndarray:
     """The rows of the gold entities of `docs` and of `n_others` more, ascending."""
-    mentions = with_successors((mention for doc in docs for mention in gold_mentions(doc)), kb)
+    mentions = gold_of(docs, kb)
     gold = np.array(list(kb.rows({id_ for mention in mentions for id_ in mention.ids}).values()), dtype=np.int64)
     others = np.setdiff1d(kb.live_rows, gold)
     drawn = np.random.default_rng(seed).permutation(others)[:n_others]

@@ -12,7 +12,7 @@ import typer
 from spacy.tokens import Span
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_mentions, with_successors
+from spacy_pel.corpora.gold import gold_of
 
 
 def main(
@@ -31,7 +31,7 @@ def main(
         weights: Any = srsly.read_json(measures)
         linker.lexical = weights["lexical"]
     kb = linker.kb
-    gold = [m for doc in read_docs(corpus, nlp.vocab) for m in with_successors(gold_mentions(doc), kb)]
+    gold = gold_of(read_docs(corpus, nlp.vocab), kb)
     known = [mention for mention in gold if any(id_ in kb for id_ in mention.ids)]
     ranked = [[id_ for id_, _ in found] for found in linker.rank([m.span for m in known], linker.top_k)]
     wrong = [i for i, (m, ids) in enumerate(zip(known, ranked, strict=True)) if not ids or ids[0] not in m.ids]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +11,11 @@ import numpy as np
 import spacy
 import srsly
 import typer
+from spacy.util import minibatch
 from tqdm import tqdm
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_mentions, with_successors
+from spacy_pel.corpora.gold import gold_of
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.vector_index import VectorIndex, best
@@ -46,8 +47,7 @@ def main(
             own[np.setdiff1d(np.arange(len(own)), np.unique(own, return_index=True)[1])] = -1
         return best(scores, rows, k)
 
-    learnt = with_successors((m for doc in read_docs(train, nlp.vocab) for m in gold_mentions(doc)), linker.kb)
-    train_ids = {id_ for mention in learnt for id_ in mention.ids}
+    train_ids = {id_ for mention in gold_of(read_docs(train, nlp.vocab), linker.kb) for id_ in mention.ids}
     ranked = rank_gold(linker, read_docs(corpus, nlp.vocab), k=64, progress=True, search=search)
     values = link_metrics(ranked, linker.kb, train_ids=train_ids)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -58,10 +58,9 @@ def main(
 
 
 def encoded(nlp: spacy.Language, model: Any, names: list[str]) -> Iterator[np.ndarray]:
-    left = iter(names)
     with tqdm(total=len(names), desc="Encoding names", unit="name", unit_scale=True) as bar:
-        while block := [nlp.make_doc(name)[:] for name in islice(left, AT_ONCE)]:
-            yield encode_mentions(model, row_builder(model).mentions(block))
+        for block in minibatch(names, AT_ONCE):
+            yield encode_mentions(model, row_builder(model).mentions([nlp.make_doc(name)[:] for name in block]))
             bar.update(len(block))
 
 

@@ -12,7 +12,7 @@ import srsly
 import typer
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_mentions, with_successors
+from spacy_pel.corpora.gold import gold_of
 from spacy_pel.evaluation.lexical_fit import find_for_gold, fit_weights
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
@@ -52,8 +52,7 @@ def main(
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose of {', '.join(VARIANTS)}")
     nlp = spacy.load(pipeline)
     linker: Any = nlp.get_pipe("pel_linker")
-    learnt = with_successors((m for doc in read_docs(train, nlp.vocab) for m in gold_mentions(doc)), linker.kb)
-    train_ids = {id_ for mention in learnt for id_ in mention.ids}
+    train_ids = {id_ for mention in gold_of(read_docs(train, nlp.vocab), linker.kb) for id_ in mention.ids}
     docs = list(read_docs(corpus, nlp.vocab))
     output.mkdir(parents=True, exist_ok=True)
     for key in wanted:
