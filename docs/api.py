@@ -19,10 +19,10 @@ from typer.main import get_command
 
 from spacy_pel.cli import pel_app
 from spacy_pel.errors import PelError
-from spacy_pel.explanation import Explanation, Parts, ScoredEntity
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.linker import DEFAULT_CONFIG, PelLinker, make_linker
+from spacy_pel.pipeline.linker import DEFAULT_CONFIG, PelLinker, make_linker
+from spacy_pel.search.explanation import Explanation, Parts, ScoredEntity
 
 PAGE, SETUP = Path(__file__).with_name("api.md"), Path(__file__).parents[1] / "setup.cfg"
 HEAD = "<!-- Written by docs/api.py, from the docstrings. -->\n\n# API"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from .about import __version__
 
 if TYPE_CHECKING:
-    from .visual import render_links
+    from .reports.visual import render_links
 
 __all__ = ["__version__", "render_links"]
 
-HOMES = {"render_links": "visual"}  # imported when they are asked for
+HOMES = {"render_links": "reports.visual"}  # imported when they are asked for
 
 
 def __getattr__(name: str) -> Any:

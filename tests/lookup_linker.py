@@ -5,7 +5,7 @@ from types import MappingProxyType
 import spacy
 from spacy.tokens import Span
 
-from spacy_pel.corpora.gold import GOLD_GROUP
+from spacy_pel.mentions.gold import GOLD_GROUP
 
 NLP = spacy.blank("en")
 

@@ -11,9 +11,9 @@ import spacy
 from spacy.tokens import Span
 from spacy.training import Example
 
-from spacy_pel.corpora.gold import GOLD_GROUP
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.models.encoder_loader import load_hf_encoder
 
 ENTITIES = [

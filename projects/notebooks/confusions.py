@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from spacy_pel.corpora.gold import GoldMention
-from spacy_pel.kb.aliases import normalized
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.mentions import Candidates
+from spacy_pel.kb.names.normal_form import normalized
+from spacy_pel.mentions.gold import GoldMention
+from spacy_pel.mentions.links import Candidates
 
 SAME, SOME, NONE = "a name", "some words", "no word"
 

@@ -10,9 +10,9 @@ from spacy.language import Language
 from spacy.scorer import PRFScore
 from spacy.tokens import Doc, Span
 
-from spacy_pel.corpora.gold import gold_mentions, with_successors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.mentions import Candidates
+from spacy_pel.mentions.gold import gold_mentions, with_successors
+from spacy_pel.mentions.links import Candidates
 
 
 @dataclass

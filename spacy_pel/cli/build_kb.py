@@ -109,7 +109,7 @@ def build_kb(
 
 def _print_dry_run(records: Records) -> None:
     """Counts, and tables of the entities by source and by type."""
-    from ..kb.counts import Counts
+    from ..kb.records.counts import Counts
 
     counts = Counts()
     for _ in counts.count(_with_progress(records)):

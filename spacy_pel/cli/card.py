@@ -28,8 +28,8 @@ def card(
 
     import srsly
 
-    from ..files import write_atomically
-    from ..model_card import model_card
+    from ..files.atomic import write_atomically
+    from ..reports.model_card import model_card
 
     try:
         measured: Any = srsly.read_json(metrics) if metrics else None

@@ -46,8 +46,8 @@ def convert(
     from tqdm import tqdm
 
     from ..corpora.docbin import read_docs, write_docs
-    from ..corpora.gold import gold_mentions
     from ..corpora.pubtator import PubTatorReader
+    from ..mentions.gold import gold_mentions
 
     try:
         nlp = spacy.blank(lang)

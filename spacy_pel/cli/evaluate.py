@@ -15,8 +15,8 @@ from .app import command
 from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
-    from ..evaluation.metrics import RankedMention
     from ..kb.knowledge_base import KnowledgeBase
+    from ..mentions.ranked import RankedMention
 
 MIN_DEPTH = 64  # recall_at_64 is always reported
 TABLE = {
@@ -60,14 +60,15 @@ def evaluate(
     from time import perf_counter
 
     from ..corpora.docbin import read_docs
-    from ..corpora.gold import NIL, ambiguous_forms, gold_of
-    from ..evaluation.calibration import calibration_metrics
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.metrics import link_metrics
-    from ..evaluation.nil import nil_curve
-    from ..evaluation.plots import require_matplotlib
     from ..evaluation.ranking import rank_gold
-    from ..files import write_atomically
+    from ..files.atomic import write_atomically
+    from ..kb.entity import NIL
+    from ..mentions.gold import ambiguous_forms, gold_of
+    from ..reports.plots import require_matplotlib
+    from ..tuning.calibration import calibration_metrics
+    from ..tuning.nil import nil_curve
 
     if plots:
         require_matplotlib()
@@ -122,7 +123,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _write_plots(folder: Path, ranked: Sequence[RankedMention], metrics: dict[str, Any], kb: KnowledgeBase) -> None:
-    from ..evaluation.plots import draw_figures, save_figure
+    from ..reports.plots import draw_figures, save_figure
 
     written = []
     for name, figure in draw_figures(ranked, metrics, kb).items():

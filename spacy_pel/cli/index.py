@@ -31,7 +31,7 @@ def index(
 
     Example: python -m spacy pel index training/model-last kb linker --index-type "IVF2048,PQ96x4fs,Refine(SQ8)"
     """
-    from ..kb.folders import new_folder
+    from ..files.folders import new_folder
     from ..kb.knowledge_base import KnowledgeBase
 
     _check_out(out, force)

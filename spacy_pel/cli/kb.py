@@ -16,10 +16,10 @@ from .build_kb import print_skipped
 from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
-    from ..explanation import Explanation
     from ..kb.entity import Entity
     from ..kb.knowledge_base import KnowledgeBase
-    from ..linker import PelLinker
+    from ..pipeline.linker import PelLinker
+    from ..search.explanation import Explanation
 
 kb_app = typer.Typer(help="Look into a KB, check it, and change it without training anything.", no_args_is_help=True)
 pel_app.add_typer(kb_app, name="kb")
@@ -177,8 +177,8 @@ def patterns(
     import srsly
     from spacy.util import get_lang_class
 
-    from ..files import write_atomically
-    from ..kb.patterns import patterns as patterns_of
+    from ..files.atomic import write_atomically
+    from ..kb.names.patterns import patterns as patterns_of
 
     try:
         stop_words = get_lang_class(lang).Defaults.stop_words
@@ -204,7 +204,7 @@ def _is_pipeline(path: Path) -> bool:
 def _open(path: Path) -> KnowledgeBase:
     """The KB at `path`, or that of the pipeline at `path`, found without loading the pipeline."""
     from ..kb.knowledge_base import KnowledgeBase
-    from ..kb.saved import find_kb
+    from ..pipeline.kb_of_pipeline import find_kb
 
     if not _is_pipeline(path):
         return KnowledgeBase(path)

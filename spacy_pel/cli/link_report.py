@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from ..errors import PelError
-from ..mentions import mentions_of
+from ..mentions.links import mentions_of
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc

@@ -19,9 +19,9 @@ from .app import command
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-    from ..corpora.gold import GoldMention
+    from ..mentions.gold import GoldMention
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 FILES = {"project.yml": "project.yml", "train.cfg": "configs/train.cfg"}
 KB_FORMATS = ("jsonl", "csv")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -109,7 +109,7 @@ def _mentions(corpus: Path, dev: Path | None, strip_prefix: str) -> tuple[list[G
 
     RAISES: `PelError` where there is none to learn from.
     """
-    from ..corpora.gold import gold_mentions
+    from ..mentions.gold import gold_mentions
 
     docs = _read_docs(corpus, strip_prefix)
     if len(docs) < 2 and not dev:

@@ -14,8 +14,8 @@ from .app import command
 from .build_kb import split_values
 
 if TYPE_CHECKING:
-    from ..corpora.gold import GoldMention
     from ..kb.knowledge_base import KnowledgeBase
+    from ..mentions.gold import GoldMention
 
 
 @command("okb")
@@ -42,11 +42,11 @@ def okb(
     from tqdm import tqdm
 
     from ..corpora.docbin import write_docs
-    from ..corpora.gold import gold_mentions, with_successors
     from ..corpora.okb import OKB_TYPES, ids_of_types, make_nil
     from ..corpora.pubtator import PubTatorReader
     from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
+    from ..mentions.gold import gold_mentions, with_successors
 
     targets = [out / f"{corpus.stem}.spacy" for corpus in corpora]
     if len(set(targets)) < len(targets):

@@ -12,12 +12,12 @@ import typer
 from wasabi import msg
 
 from ..errors import PelError
-from ..files import write_atomically
+from ..files.atomic import write_atomically
 
 if TYPE_CHECKING:
     from spacy.language import Language
 
-    from ..linker import PelLinker
+    from ..pipeline.linker import PelLinker
 
 GPU_ID = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")]
 CODE = Annotated[
@@ -80,7 +80,7 @@ def write_tuned(nlp: Language, name: str, linker: PelLinker, key: str) -> None:
 def _load(pipeline: str, with_kb: bool) -> Language:
     import spacy
 
-    from ..kb.saved import kb_ignored
+    from ..pipeline.kb_of_pipeline import kb_ignored
 
     try:
         with nullcontext() if with_kb else kb_ignored():

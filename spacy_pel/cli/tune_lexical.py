@@ -26,8 +26,8 @@ def tune_lexical(
     Example: python -m spacy pel tune-lexical linker corpus/dev.spacy
     """
     from ..corpora.docbin import read_docs
-    from ..evaluation.lexical_fit import NONE, find_for_gold, fit_weights
     from ..evaluation.metrics import link_metrics
+    from ..tuning.name_weights import NONE, find_for_gold, fit_weights
 
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it

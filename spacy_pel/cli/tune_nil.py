@@ -13,7 +13,7 @@ from .app import command
 from .pipeline import CODE, GPU_ID, load_linker, write_tuned
 
 if TYPE_CHECKING:
-    from ..evaluation.nil import Target
+    from ..tuning.nil import Target
 
 
 @command("tune-nil")
@@ -34,10 +34,10 @@ def tune_nil(
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy --target precision=0.9
     """
     from ..corpora.docbin import read_docs
-    from ..evaluation.calibration import calibration_metrics, fit_ranked
-    from ..evaluation.nil import tune_threshold
     from ..evaluation.ranking import rank_gold
-    from ..with_kb import trace
+    from ..pipeline.with_kb import trace
+    from ..tuning.calibration import calibration_metrics, fit_ranked
+    from ..tuning.nil import tune_threshold
 
     wanted = _parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
@@ -68,7 +68,7 @@ def tune_nil(
 
 def _parse(target: str) -> Target:
     """`precision=0.9` as what it means. RAISES: `PelError` for anything else."""
-    from ..evaluation.nil import Target
+    from ..tuning.nil import Target
 
     measure, _, number = target.partition("=")
     try:

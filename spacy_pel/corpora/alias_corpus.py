@@ -16,9 +16,9 @@ from spacy.training import Example
 from spacy.util import filter_spans
 
 from ..errors import PelError
-from ..kb.patterns import is_abbreviation
+from ..kb.names.patterns import is_abbreviation
+from ..mentions.gold import GOLD_GROUP
 from .docbin import read_docs
-from .gold import GOLD_GROUP
 
 if TYPE_CHECKING:
     from ..kb.entity import Entity

@@ -9,7 +9,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
 from ..errors import PelError
-from ..files import write_atomically
+from ..files.atomic import write_atomically
 
 SUFFIX = ".spacy"
 

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 from spacy.tokens import Doc, DocBin, Span
 
 from ..errors import PelError
-from ..files import write_atomically
-from ..mentions import Link, links_of, mentions_of
+from ..files.atomic import write_atomically
+from ..kb.entity import NIL
+from ..mentions.links import Link, links_of, mentions_of
 from .docbin import SUFFIX
-from .gold import NIL
 
 
 def linked_record(

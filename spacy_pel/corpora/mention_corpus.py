@@ -9,8 +9,8 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ..errors import PelError
+from ..mentions.gold import GOLD_GROUP, gold_mentions
 from .docbin import read_docs
-from .gold import GOLD_GROUP, gold_mentions
 
 
 def make_mention_corpus(path: Path, window: int = 128, seed: int = 0, limit: int = 0) -> Callable:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from spacy.tokens import Doc, Span
 
-from .gold import GOLD_GROUP, NIL, GoldMention
+from ..kb.entity import NIL
+from ..mentions.gold import GOLD_GROUP, GoldMention
 
 # UMLS semantic types, by direct typing: those under them stay.
 OKB_TYPES = {

@@ -17,8 +17,9 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from ..errors import PelError
-from .gold import GOLD_GROUP, NIL
-from .offsets import expanded_span
+from ..kb.entity import NIL
+from ..mentions.gold import GOLD_GROUP
+from ..mentions.offsets import expanded_span
 
 PASSAGE = re.compile(r"(?P<pmid>[^|\t]+)\|(?P<kind>[ta])\|(?P<text>.*)", re.DOTALL)
 UNLINKED = "-1"  # PubTator's id for "annotated, but no concept fits"

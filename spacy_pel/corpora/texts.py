@@ -13,7 +13,7 @@ from spacy.tokens import Doc, Span
 from ..errors import PelError
 from ..kb.readers.json_fields import parse_object, text
 from ..kb.readers.source import decoded
-from .offsets import expanded_span
+from ..mentions.offsets import expanded_span
 
 GIVEN_GROUP = "given_mentions"
 SHAPE = '{"text": …}'

@@ -9,9 +9,10 @@ from spacy.language import Language
 from spacy.scorer import PRFScore
 from spacy.tokens import Doc
 
-from ..corpora.gold import NIL, gold_mentions, with_successors
 from ..errors import PelError
-from ..mentions import mentions_of
+from ..kb.entity import NIL
+from ..mentions.gold import gold_mentions, with_successors
+from ..mentions.links import mentions_of
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase

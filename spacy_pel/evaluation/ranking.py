@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from spacy.tokens import Doc, Span
 from tqdm import tqdm
 
-from ..corpora.gold import gold_of
-from .metrics import RankedMention
+from ..mentions.gold import gold_of
+from ..mentions.ranked import RankedMention
 
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from spacy.training import Example
 
-from ..corpora.gold import gold_of
 from ..errors import PelError
+from ..mentions.gold import gold_of
 from .metrics import link_metrics
 from .ranking import rank_gold
 

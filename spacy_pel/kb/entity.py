@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import PelError
-from .scispacy_names import ScispacyFields
+
+NIL = "NIL"  # what a mention that the KB has no entity for is linked to
 
 
 @dataclass(frozen=True, slots=True)
-class Entity(ScispacyFields):
+class Entity:
     """One record of a KB. `id` is what `ent.kb_id_` becomes; only `id` and `name` are required.
 
     `types` are what filters compare, `type_names` what the encoder reads in their place: one for each type, or none
@@ -29,10 +30,20 @@ class Entity(ScispacyFields):
     type_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.id == "NIL" or "|" in self.id:
+        if self.id == NIL or "|" in self.id:
             raise PelError(f'the id "{self.id}" means something else ("NIL": not in the KB, "A|B": A or B); rename it')
         texts = (self.id, self.name, self.definition, self.source, *self.aliases, *self.types, *self.xrefs)
         if "\0" in "".join(texts):
             raise PelError(f'"{self.id}" has a NUL character in its texts; remove it')
         if self.type_names and len(self.type_names) != len(self.types):
             raise PelError(f'"{self.id}" has {len(self.types)} types and {len(self.type_names)} names; name each type')
+
+    @property
+    def concept_id(self) -> str:
+        """The `id`, as scispaCy calls it."""
+        return self.id
+
+    @property
+    def canonical_name(self) -> str:
+        """The `name`, as scispaCy calls it."""
+        return self.name

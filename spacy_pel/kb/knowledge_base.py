@@ -11,14 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import PelError
-from . import entity_file
-from .changes import Changes
+from ..files.folders import check_replaceable, left_aside, new_folder
 from .entity import Entity
-from .entity_store import EntityStore
-from .folders import check_replaceable, left_aside, new_folder
-from .name_index import NameIndex
-from .scispacy_names import ScispacyNames
-from .vector_index import VectorIndex, auto_type
+from .index.edits import Changes
+from .index.vectors import VectorIndex, auto_type
+from .names.alias_to_cuis import AliasToCuis
+from .names.name_index import NameIndex
+from .records import writing
+from .records.store import EntityStore
 
 __all__ = ["Entity", "KnowledgeBase"]
 
@@ -30,7 +30,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 VECTORS_META = ("dim", "metric", "index_type", "fingerprint", "vectors")
 
 
-class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
+class KnowledgeBase(Mapping[str, Entity]):
     """A KB folder, opened to be looked up and searched. As a mapping it goes from ids to entities, in row order.
 
     Rows number the entities, in `entities.sqlite` as in the vector file, which is memory-mapped: from 0, without gaps
@@ -155,6 +155,16 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
         """Every entity in row order, streamed."""
         return self._store.entities()
 
+    @property
+    def cui_to_entity(self) -> Mapping[str, Entity]:
+        """The KB itself, from ids to entities, as scispaCy calls it."""
+        return self
+
+    @property
+    def alias_to_cuis(self) -> Mapping[str, set[str]]:
+        """From a name or alias, as it is written, to the ids of the entities that have it, as scispaCy calls it."""
+        return AliasToCuis(self)
+
     def rows(self, ids: Iterable[str]) -> dict[str, int]:
         """The rows of those `ids` that the KB has."""
         return self._store.rows(ids)
@@ -238,7 +248,7 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
             chosen = auto_type(meta["counts"]["entities"], dim) if index_type == "auto" else index_type
             self._write_vectors(meta, blocks, dim, chosen)
             meta.update(dim=dim, metric=metric, index_type=chosen, fingerprint=fingerprint)
-            entity_file.close_up(connection, meta)  # last: from here on nobody else can read
+            writing.renumber_rows(connection, meta)  # last: from here on nobody else can read
         self._reopen()
 
     def add(
@@ -263,7 +273,7 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
         """Remove entities in one transaction. They are never found again. RAISES: `PelError` for an id that is not in
         the KB, and where none would be left."""
         with self._store.change() as (connection, meta):
-            entity_file.remove(connection, meta, list(ids))
+            writing.remove(connection, meta, list(ids))
             if not meta["counts"]["entities"]:
                 raise PelError(f"{self.path}: these are all its entities; one must stay.")
         self._reopen()
@@ -278,7 +288,7 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
                 raise PelError(f"{self.path}: has changed since it was opened; open the KB again and repeat.")
             if self._vectors is not None:
                 self._write_vectors(meta, self.vector_blocks(), self._vectors.dim, meta["index_type"])
-            entity_file.close_up(connection, meta)
+            writing.renumber_rows(connection, meta)
         self._reopen()
 
     def drop_vectors(self) -> None:
@@ -358,8 +368,8 @@ class KnowledgeBase(ScispacyNames, Mapping[str, Entity]):
         with self._store.change() as (connection, meta):
             self._check_added(meta, entities, vectors, fingerprint)
             if replaced:
-                entity_file.take_out(connection, meta, replaced)
-            entity_file.add(connection, meta, entities, vectors)
+                writing.delete_entities(connection, meta, replaced)
+            writing.add(connection, meta, entities, vectors)
         self._reopen()
 
     def _check_added(

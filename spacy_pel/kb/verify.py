@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 
 from ..errors import PelError
+from .index.vectors import BLOCK, sha256
 from .knowledge_base import KnowledgeBase
-from .vector_index import BLOCK, sha256
 
 UNIT_WITHIN = 1e-3  # an exact index; a compressed one keeps lengths only roughly
 COMPRESSED_WITHIN = 0.05

@@ -29,7 +29,7 @@ from ..kb.entity import Entity
 from .encoder_loader import Encoder, attention_for
 from .inputs import ENTITIES_AT_ONCE, RowBuilder, RowSettings
 from .precision import check_precision
-from .rows import TokenRows
+from .token_rows import TokenRows
 from .tower import POOLINGS, SIMILARITIES, make_tower, set_transformer, tower_module
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights

@@ -15,7 +15,7 @@ import numpy as np
 from spacy.util import minibatch
 
 from ..errors import PelError
-from .rows import TokenRows
+from .token_rows import TokenRows
 
 if TYPE_CHECKING:
     from spacy.tokens import Span

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from .precision import compute_dtype
-from .rows import PaddedBatch, TokenRows
+from .token_rows import PaddedBatch, TokenRows
 
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
 SIMILARITIES = ("cosine", "dot")

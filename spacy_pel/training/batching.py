@@ -5,8 +5,8 @@ from functools import partial
 
 from spacy.training import Example
 
-from ..corpora.gold import gold_mentions
 from ..errors import PelError
+from ..mentions.gold import gold_mentions
 
 
 def make_batch_by_mentions(size: int, discard_oversize: bool = False) -> Callable:

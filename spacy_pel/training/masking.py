@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kb.entity import Entity
 from ..models.inputs import RowBuilder, words_of
-from ..models.rows import TokenRows
+from ..models.token_rows import TokenRows
 
 
 def with_masked_names(

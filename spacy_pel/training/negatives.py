@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import PelError
 
 if TYPE_CHECKING:
-    from ..kb.vector_index import VectorIndex
+    from ..kb.index.vectors import VectorIndex
 
 NONE = -1
 DRAWS = ("top", "sample", "iid")

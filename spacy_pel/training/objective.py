@@ -11,10 +11,10 @@ from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
 from ..errors import PelError
-from ..models.rows import TokenRows
+from ..models.token_rows import TokenRows
 from ..models.tower import token_batches
 from .adversarial import FGSM
-from .candidates import Candidates
+from .layouts import Candidates
 from .losses import CrossEntropyLoss, NCELoss, ProxyLoss, score_gradient
 from .negatives import NegativeSampler
 

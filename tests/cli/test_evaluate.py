@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import evaluate, pel_app
 from spacy_pel.corpora.docbin import write_docs
-from spacy_pel.evaluation.calibration import Calibration
+from spacy_pel.tuning.calibration import Calibration
 
 FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D3", 0.8), ("D2", 0.7)], "newborn": [("D1", 0.2)]}
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app, tune_nil
 from spacy_pel.corpora.docbin import write_docs
-from spacy_pel.evaluation.calibration import Calibration
+from spacy_pel.tuning.calibration import Calibration
 
 FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D2", 0.7)], "newborn": [("D1", 0.3)]}
 

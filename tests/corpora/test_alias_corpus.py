@@ -12,11 +12,11 @@ from tiny import ENTITIES, make_docs, make_kb
 
 from spacy_pel.corpora.alias_corpus import AliasCorpus
 from spacy_pel.corpora.docbin import write_docs
-from spacy_pel.corpora.gold import gold_mentions, training_mentions
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.corpora.mixed_corpus import MixedCorpus
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
+from spacy_pel.mentions.gold import gold_mentions, training_mentions
 
 NLP = spacy.blank("en")
 NAMES = Counter((name, e.id) for e in ENTITIES for name in (e.name, *e.aliases))

@@ -8,9 +8,9 @@ from spacy.tokens import Doc, Span
 from spacy.util import registry
 
 from spacy_pel.corpora.docbin import write_docs
-from spacy_pel.corpora.gold import GOLD_GROUP
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.errors import PelError
+from spacy_pel.mentions.gold import GOLD_GROUP
 
 NLP = spacy.blank("en")
 

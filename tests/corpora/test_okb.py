@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_mentions
 from spacy_pel.corpora.okb import OKB_TYPES
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+from spacy_pel.mentions.gold import gold_mentions
 
 TRAIN = """\
 1|t|Fear of surgery

@@ -4,9 +4,9 @@ import pytest
 import spacy
 from spacy.tokens import DocBin
 
-from spacy_pel.corpora.gold import GOLD_GROUP
 from spacy_pel.corpora.pubtator import PubTatorReader
 from spacy_pel.errors import PelError
+from spacy_pel.mentions.gold import GOLD_GROUP
 
 NLP = spacy.blank("en")
 TITLE = "Lithium-induced atrial flutter"

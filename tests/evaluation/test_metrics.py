@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from spacy_pel.evaluation.metrics import RankedMention, average_precision, link_metrics
+from spacy_pel.evaluation.metrics import average_precision, link_metrics
+from spacy_pel.mentions.ranked import RankedMention
 
 KB = {"A", "B", "C"}
 

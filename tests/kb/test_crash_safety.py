@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.folders import left_aside
+from spacy_pel.files.folders import left_aside
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 PRELUDE = """
 import os, signal, sqlite3, sys, time
 from pathlib import Path
 import numpy as np
-from spacy_pel.kb import entity_file, folders, knowledge_base
+from spacy_pel.files import folders
+from spacy_pel.kb import knowledge_base
+from spacy_pel.kb.records import writing
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 path = sys.argv[1]
@@ -86,8 +88,8 @@ def check_before_or_after(path, vectors_of: dict[str, float]) -> str:
 BUILD_KILLS = {
     "first entity": "build(5000, 0)",
     "amid entities": "build(5000, 3210)",
-    "before the ids are indexed": "entity_file._index_ids = die; build(10)",
-    "before meta is written": "entity_file.write_meta = die; build(10)",
+    "before the ids are indexed": "writing._index_ids = die; build(10)",
+    "before meta is written": "writing.write_meta = die; build(10)",
     "before the files are on the disk": "folders.sync = die; build(10)",
 }
 
@@ -159,10 +161,10 @@ INDEX_KILLS = {
     "first block": ("index(0)", "old"),
     "amid blocks": ("index(25)", "old"),
     "before the vector file gets its name": ("Path.rename = die; index()", "old"),
-    "between the vector file and meta": ("entity_file.write_meta = die; index()", "old"),
+    "between the vector file and meta": ("writing.write_meta = die; index()", "old"),
     "amid the meta transaction": (
-        "write = entity_file.write_meta\n"
-        "entity_file.write_meta = lambda connection, meta: die(write(connection, meta))\n"
+        "write = writing.write_meta\n"
+        "writing.write_meta = lambda connection, meta: die(write(connection, meta))\n"
         "index()",
         "old",
     ),
@@ -181,17 +183,15 @@ def test_killed_index(old, script, expected):
 
 
 CHANGE_KILLS = {
-    "add, before meta": ("entity_file.write_meta = die; add()", 51),
+    "add, before meta": ("writing.write_meta = die; add()", 51),
     "add, amid the transaction": (
-        "write = entity_file.write_meta\n"
-        "entity_file.write_meta = lambda connection, meta: die(write(connection, meta))\n"
-        "add()",
+        "write = writing.write_meta\nwriting.write_meta = lambda connection, meta: die(write(connection, meta))\nadd()",
         51,
     ),
-    "remove, before meta": ("entity_file.write_meta = die; KnowledgeBase(path).remove(['old-1'])", 51),
+    "remove, before meta": ("writing.write_meta = die; KnowledgeBase(path).remove(['old-1'])", 51),
     "compact, before the vectors": ("knowledge_base.VectorIndex.write = die; KnowledgeBase(path).compact()", 51),
-    "compact, before the rows": ("entity_file.close_up = die; KnowledgeBase(path).compact()", 51),
-    "compact, before meta": ("entity_file.write_meta = die; KnowledgeBase(path).compact()", 51),
+    "compact, before the rows": ("writing.renumber_rows = die; KnowledgeBase(path).compact()", 51),
+    "compact, before meta": ("writing.write_meta = die; KnowledgeBase(path).compact()", 51),
     "compact, before the old file is removed": ("Path.unlink = die; KnowledgeBase(path).compact()", 50),
 }
 

@@ -10,7 +10,7 @@ from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import encode_entities, row_builder
 from spacy_pel.models.precision import _cpu_has_bf16, check_precision, compute_dtype
-from spacy_pel.models.rows import TokenRows
+from spacy_pel.models.token_rows import TokenRows
 from spacy_pel.models.tower import tower_module
 
 

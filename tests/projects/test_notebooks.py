@@ -16,9 +16,9 @@ import spacy
 import srsly
 from spacy.tokens import Span
 
-from spacy_pel.corpora.gold import GoldMention
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import GoldMention
 
 nbformat = pytest.importorskip("nbformat", reason="the extra `notebooks` is not installed")
 pytest.importorskip("nbclient", reason="the extra `notebooks` is not installed")

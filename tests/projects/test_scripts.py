@@ -23,11 +23,11 @@ from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel import render_links
 from spacy_pel.corpora.docbin import write_docs
-from spacy_pel.corpora.gold import gold_mentions
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.umls import read_umls
+from spacy_pel.mentions.gold import gold_mentions
 
 PROJECTS = Path(__file__).parents[2] / "projects"
 CONFIGS = sorted(set(PROJECTS.glob("*/configs/*.cfg")) - {PROJECTS / "notebooks/configs/ner.cfg"})  # of linkers

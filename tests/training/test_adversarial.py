@@ -11,7 +11,7 @@ from tiny import make_kb, make_pipeline, write_encoder
 from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.tower import token_batches, tower_module
 from spacy_pel.training.adversarial import make_fgsm
-from spacy_pel.training.candidates import per_mention, shared
+from spacy_pel.training.layouts import per_mention, shared
 from spacy_pel.training.losses import make_cross_entropy_loss, make_proxy_loss
 from spacy_pel.training.negatives import Negatives
 from spacy_pel.training.objective import backpropagate, loss_and_gradients

@@ -8,8 +8,8 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import registry
 
-from spacy_pel.corpora.gold import GOLD_GROUP
 from spacy_pel.errors import PelError
+from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.training.batching import batch_by_mentions
 
 NLP = spacy.blank("en")

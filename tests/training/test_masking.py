@@ -9,8 +9,8 @@ from tiny import ENTITIES, make_kb, make_pipeline, train, write_encoder
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.models.bi_encoder import row_builder
-from spacy_pel.models.rows import TokenRows
-from spacy_pel.training.candidates import per_mention, shared
+from spacy_pel.models.token_rows import TokenRows
+from spacy_pel.training.layouts import per_mention, shared
 from spacy_pel.training.masking import with_masked_names, without_name
 from spacy_pel.training.negatives import Negatives
 

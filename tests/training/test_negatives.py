@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.vector_index import VectorIndex
+from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.training.negatives import NONE, make_hard_negatives, make_mixed_negatives, make_random_negatives
 
 N_ENTITIES = 200

@@ -115,7 +115,7 @@ def figure(
     import numpy as np
     from matplotlib.figure import Figure
 
-    from spacy_pel.evaluation.plots import save_figure
+    from spacy_pel.reports.plots import save_figure
 
     drawn = Figure(figsize=(8, 4), layout="constrained")
     axes = drawn.subplots()

@@ -16,16 +16,16 @@ from tqdm import tqdm
 from wasabi import msg
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_mentions
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.kb.saved import kb_ignored
+from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.bi_encoder import encode_mentions, row_builder
 from spacy_pel.models.tower import token_batches, tower_module
+from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 from spacy_pel.training.adversarial import FGSM
-from spacy_pel.training.candidates import shared
+from spacy_pel.training.layouts import shared
 from spacy_pel.training.negatives import make_mixed_negatives
 from spacy_pel.training.objective import loss_and_gradients
-from spacy_pel.training.trainer import Trainer
+from spacy_pel.training.session import Trainer
 
 
 def main(

@@ -27,9 +27,9 @@ from wasabi import msg
 from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.precision import compute_dtype
-from spacy_pel.models.rows import TokenRows
+from spacy_pel.models.token_rows import TokenRows
 from spacy_pel.models.tower import tower_module
-from spacy_pel.training import trainer as trainer_module
+from spacy_pel.training import session as trainer_module
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.negatives import NegativeSampler
 from spacy_pel.training.optimizer import make_adamw

@@ -23,8 +23,8 @@ from tqdm import tqdm
 from wasabi import msg
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_mentions
-from spacy_pel.kb.vector_index import VectorIndex
+from spacy_pel.kb.index.vectors import VectorIndex
+from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.bi_encoder import encode_entities, encode_mentions, row_builder
 from spacy_pel.models.tower import tower_module
 from spacy_pel.training.adversarial import make_fgsm

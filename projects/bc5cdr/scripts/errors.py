@@ -12,7 +12,7 @@ import typer
 from spacy.tokens import Span
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_of
+from spacy_pel.mentions.gold import gold_of
 
 
 def main(

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from tqdm import tqdm
 
-from spacy_pel.files import write_atomically
+from spacy_pel.files.atomic import write_atomically
 
 
 def main(

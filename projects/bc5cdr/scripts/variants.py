@@ -12,11 +12,11 @@ import srsly
 import typer
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_of
-from spacy_pel.evaluation.lexical_fit import find_for_gold, fit_weights
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
-from spacy_pel.lexical import Weights
+from spacy_pel.mentions.gold import gold_of
+from spacy_pel.search.weights import Weights
+from spacy_pel.tuning.name_weights import find_for_gold, fit_weights
 
 
 class Variant(NamedTuple):

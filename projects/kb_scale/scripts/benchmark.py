@@ -21,13 +21,13 @@ import typer
 from tqdm import tqdm
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import gold_mentions
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.vectors import VectorIndex, best
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import read
-from spacy_pel.kb.saved import kb_ignored
-from spacy_pel.kb.vector_index import VectorIndex, best
+from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.bi_encoder import encode_entities, encode_mentions, row_builder
+from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 
 BLOCK, JITTER, SEED, ROUNDS = 50_000, 0.3, 0, 5
 BATCHES, LINKED, EXACTLY, CHANGED = (1, 32, 1024), 100_000, 2_000, 100

@@ -9,8 +9,8 @@ import spacy
 import typer
 
 from spacy_pel.corpora.docbin import read_docs, write_docs
-from spacy_pel.corpora.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 
 
 def main(

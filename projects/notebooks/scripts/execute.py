@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from spacy_pel.files import write_atomically
+from spacy_pel.files.atomic import write_atomically
 
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 

@@ -53,7 +53,7 @@ def figure(
     for NIL and lost in the KB."""
     from matplotlib.figure import Figure
 
-    from spacy_pel.evaluation.plots import save_figure
+    from spacy_pel.reports.plots import save_figure
 
     runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in metrics.glob("*.json")}
     if not runs:

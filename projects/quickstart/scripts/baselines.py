@@ -15,11 +15,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from spacy.tokens import Doc
 from tqdm import tqdm
 
-from spacy_pel.corpora.gold import GoldMention, ambiguous_forms, gold_mentions
 from spacy_pel.corpora.pubtator import PubTatorReader
-from spacy_pel.evaluation.metrics import RankedMention, link_metrics
-from spacy_pel.evaluation.nil import tune_threshold
+from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+from spacy_pel.mentions.gold import GoldMention, ambiguous_forms, gold_mentions
+from spacy_pel.mentions.ranked import RankedMention
+from spacy_pel.tuning.nil import tune_threshold
 
 Candidates = list[tuple[str, float]]
 Ranker = Callable[[Sequence[str]], list[Candidates]]

@@ -10,8 +10,9 @@ import srsly
 import typer
 from wasabi import msg
 
-from spacy_pel.corpora.gold import NIL, GoldMention, ambiguous_forms, gold_mentions
 from spacy_pel.corpora.pubtator import PubTatorReader
+from spacy_pel.kb.entity import NIL
+from spacy_pel.mentions.gold import GoldMention, ambiguous_forms, gold_mentions
 
 SPLITS = ("train", "dev", "test")
 

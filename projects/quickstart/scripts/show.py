@@ -11,8 +11,8 @@ from spacy.tokens import Span
 from wasabi import color, msg
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.gold import GoldMention, ambiguous_forms, gold_mentions
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import GoldMention, ambiguous_forms, gold_mentions
 
 WORDS = 9  # of context on either side
 

@@ -1,0 +1,31 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import PelError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` under a temporary name beside it, then rename: a reader, or a killed writer, never leaves
+    half a file under the real name. Folders above `path` are made. RAISES: `PelError` where it cannot be written, or is
+    anything but a file."""
+    if path.exists() and not path.is_file():
+        raise PelError(f"{path} is no file that could be replaced; name another.")
+    target = Path(os.path.realpath(path))  # a link stays one
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

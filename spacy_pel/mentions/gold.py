@@ -1,0 +1,105 @@
+"""What the gold standard says about the mentions of a Doc."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import logger
+
+from ..errors import PelError
+from ..kb.entity import NIL
+from .links import mentions_of
+
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
+
+GOLD_GROUP = "gold_mentions"
+
+
+class Successors(Protocol):
+    """What a KB says of ids that its source has retired."""
+
+    def successors(self, ids: Iterable[str]) -> dict[str, str]: ...
+
+
+class GoldMention(NamedTuple):
+    """A mention and its correct ids: `()` where nobody annotated it, `("NIL",)` where the annotators found no id, else
+    every id that counts as correct."""
+
+    span: Span
+    ids: tuple[str, ...]
+
+    @property
+    def form(self) -> str:
+        """The mention's text, case ignored."""
+        return self.span.text.casefold()
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it has an id to learn from: annotated, and not NIL."""
+        return bool(self.ids) and self.ids != (NIL,)
+
+
+def gold_mentions(doc: Doc) -> list[GoldMention]:
+    """The mentions of `doc.spans["gold_mentions"]` where the Doc has that group (it may hold nested and overlapping
+    ones), else its entities. A `kb_id_` of `"A|B"` gives the ids A and B."""
+    spans = doc.spans.get(GOLD_GROUP, doc.ents)
+    return [GoldMention(span, tuple(filter(None, span.kb_id_.split("|")))) for span in spans]
+
+
+def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[GoldMention]:
+    """`mentions` with the ids that the source of `kb` has retired replaced by those that took their place."""
+    mentions = list(mentions)
+    successors = kb.successors({id_ for mention in mentions for id_ in mention.ids})
+    if not successors:
+        return mentions
+    return [
+        mention._replace(ids=tuple(dict.fromkeys(successors.get(id_, id_) for id_ in mention.ids)))
+        for mention in mentions
+    ]
+
+
+def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
+    """The gold mentions of all `docs`, in their order, as `with_successors` gives them."""
+    return with_successors((mention for doc in docs for mention in gold_mentions(doc)), kb)
+
+
+def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
+    """The forms that mean one entity here and another there (NIL counts as one): their mentions share no correct id."""
+    meanings: dict[str, set[tuple[str, ...]]] = {}
+    for mention in mentions:
+        if mention.ids:
+            meanings.setdefault(mention.form, set()).add(mention.ids)
+    return {
+        form
+        for form, golds in meanings.items()
+        if any(set(one).isdisjoint(other) for one, other in combinations(golds, 2))
+    }
+
+
+def training_mentions(example: Example, use_gold_ents: bool, spans_key: str | None = None) -> list[GoldMention]:
+    """The gold mentions of the reference that have an id; without `use_gold_ents` only those of them that are a mention
+    of the predicted Doc too (see `mentions_of`)."""
+    mentions = [mention for mention in gold_mentions(example.reference) if mention.is_linked]
+    if use_gold_ents:
+        return mentions
+    predicted = {(span.start_char, span.end_char) for span in mentions_of(example.predicted, spans_key)}
+    return [mention for mention in mentions if (mention.span.start_char, mention.span.end_char) in predicted]
+
+
+def check_gold_ids(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> None:
+    """Log how many gold ids `kb` lacks. RAISES: `PelError` if it lacks all of them."""
+    gold = {id_ for mention in with_successors(mentions, kb) if mention.is_linked for id_ in mention.ids}
+    known = kb.rows(gold)
+    if gold and not known:
+        raise PelError(
+            f"None of the {len(gold)} gold ids of the first training examples ({min(gold)!r}, ...) is in the KB "
+            f"{kb.path} ({next(iter(kb))!r}, ...): check that corpus and KB use the same ids (`convert --strip-prefix` "
+            "removes a prefix)."
+        )
+    if len(known) < len(gold):
+        logger.info("%d of the first %d gold ids are not in the KB: they are NIL", len(gold) - len(known), len(gold))

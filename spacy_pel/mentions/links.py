@@ -1,0 +1,106 @@
+"""The spans that a linker links, and where it writes what it found: `doc.ents`, or a group of `doc.spans`."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from spacy.tokens import Doc, Span, SpanGroup
+
+from ..kb.entity import NIL
+
+Candidates = list[tuple[str, float]]
+
+
+class Link(NamedTuple):
+    """What one mention is linked to: `kb_id` is an id or "NIL", `candidates` the best `(id, score)`, best first,
+    `probability` that of the first to be right, if the linker is calibrated."""
+
+    kb_id: str
+    candidates: Candidates
+    probability: float | None = None
+
+
+def top_score(candidates: Sequence[tuple[str, float]]) -> float:
+    """What the NIL threshold is held against; -inf without a candidate, so any threshold gives NIL."""
+    return candidates[0][1] if candidates else -math.inf
+
+
+def mentions_of(doc: Doc, spans_key: str | None) -> list[Span]:
+    """The entities of `doc`, or with `spans_key` the spans of that group, of which there may be none."""
+    return list(doc.ents if spans_key is None else doc.spans.get(spans_key, ()))
+
+
+def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
+    """What `write_links` has written for each of `mentions_of(doc, spans_key)`."""
+    spans = mentions_of(doc, spans_key)
+    attrs = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
+    candidates, probabilities = attrs.get("kb_ents", ()), attrs.get("kb_prob", ())
+    if not len(candidates) == len(probabilities) == len(spans):  # no group, or one that something else has changed
+        candidates, probabilities = [span._.kb_ents for span in spans], [span._.kb_prob for span in spans]
+    return [Link(span.kb_id_, *found) for span, *found in zip(spans, candidates, probabilities, strict=True)]
+
+
+def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overwrite: bool) -> None:
+    """Write a link for each of `mentions_of(doc, spans_key)`; those that have an id keep it without `overwrite`."""
+    if spans_key is None:
+        for ent, link in zip(doc.ents, links, strict=True):
+            if overwrite or not ent.kb_id:
+                for token in ent:
+                    token.ent_kb_id_ = link.kb_id
+                ent._.kb_ents, ent._.kb_prob = link.candidates, link.probability
+    elif links:
+        _write_group(doc, links, spans_key, overwrite)
+
+
+def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: bool) -> None:
+    """Put new spans in the place of the group's. Extension values belong to offsets, so that spans with the same ones
+    share them; `attrs["kb_ents"]` and `attrs["kb_prob"]` of the group have those of each."""
+    group = doc.spans[spans_key]
+    links = [
+        link if overwrite or not before.kb_id else before
+        for link, before in zip(links, links_of(doc, spans_key), strict=True)
+    ]
+    spans = [
+        Span(doc, span.start, span.end, label=span.label, kb_id=link.kb_id, span_id=span.id)
+        for span, link in zip(group, links, strict=True)
+    ]
+    for span, link in zip(spans, links, strict=True):
+        span._.kb_ents, span._.kb_prob = link.candidates, link.probability
+    found = {"kb_ents": [link.candidates for link in links], "kb_prob": [link.probability for link in links]}
+    doc.spans[spans_key] = SpanGroup(doc, name=group.name, attrs=group.attrs | found, spans=spans)
+
+
+def warn_without_mentions(docs: Iterable[Doc], name: str, spans_key: str | None) -> None:
+    """Warn, once, where no component has looked for mentions in a Doc. One that looked and found none is fine."""
+    if spans_key is None:
+        if any(len(doc) and not doc.has_annotation("ENT_IOB") for doc in docs):
+            warnings.warn(
+                f"{name} links doc.ents, and no component has looked for entities before it: add an `ner`, an "
+                f"`entity_ruler` or any other that sets doc.ents, with nlp.add_pipe(..., before={name!r}).",
+                stacklevel=1,
+            )
+    elif without := next((doc for doc in docs if spans_key not in doc.spans), None):
+        there = ", ".join(map(repr, without.spans)) or "none"
+        warnings.warn(
+            f"{name} links doc.spans[{spans_key!r}] ([components.{name}] spans_key), and a Doc has no such group (its "
+            f"groups: {there}): add a component that sets it before {name!r}, or correct the key.",
+            stacklevel=1,
+        )
+
+
+def set_extensions() -> None:
+    """Register them, unless another component (scispaCy's linker) has."""
+    if not Span.has_extension("kb_ents"):
+        Span.set_extension("kb_ents", default=[])
+    if not Span.has_extension("kb_prob"):
+        Span.set_extension("kb_prob", default=None)
+    if not Span.has_extension("is_nil"):
+        Span.set_extension("is_nil", getter=is_nil)
+
+
+def is_nil(span: Span) -> bool:
+    """Whether the span is linked to "not in the KB"."""
+    return span.kb_id_ == NIL

@@ -1,0 +1,38 @@
+"""Gold mentions with the candidates that a linker found for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..kb.entity import NIL
+from .links import top_score
+
+
+class RankedMention(NamedTuple):
+    """A gold mention and what the linker found: `gold` as in `GoldMention.ids`, `candidates` as (id, score), best
+    first, `form` as in `GoldMention.form`."""
+
+    gold: tuple[str, ...]
+    candidates: Sequence[tuple[str, float]]
+    form: str = ""
+
+    @property
+    def top_score(self) -> float:
+        """See `spacy_pel.mentions.links.top_score`."""
+        return top_score(self.candidates)
+
+    @property
+    def rank(self) -> float:
+        """The rank, from 1, of the first candidate that is correct; inf where none is."""
+        return next((rank for rank, (id_, _) in enumerate(self.candidates, 1) if id_ in self.gold), math.inf)
+
+
+def is_nil(mentions: Sequence[RankedMention], kb_ids: Container[str]) -> np.ndarray:
+    """For each annotated mention, whether the KB holds none of its ids: bool, shape (mentions,)."""
+    ids = {id_ for mention in mentions for id_ in mention.gold}
+    known = {id_ for id_ in ids if id_ != NIL and id_ in kb_ids}
+    return np.array([known.isdisjoint(mention.gold) for mention in mentions], dtype=bool)

@@ -1,0 +1,53 @@
+"""The KB in a saved linker's folder: a copy in `kb/`, or only where it is, in `kb.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import srsly
+
+from ..kb.knowledge_base import KnowledgeBase
+
+FOLDER, REFERENCE = "kb", "kb.json"
+_ignored: ContextVar[bool] = ContextVar("spacy_pel_kb_ignored", default=False)
+
+
+@contextmanager
+def kb_ignored() -> Iterator[None]:
+    """Linkers that are read in this block come without their KB, whatever state it is in."""
+    token = _ignored.set(True)
+    try:
+        yield
+    finally:
+        _ignored.reset(token)
+
+
+def write_kb(kb: KnowledgeBase, folder: Path, fingerprint: str) -> None:
+    """Copy `kb` to `folder`, with its vectors only if they are those of the encoder named by `fingerprint`: others are
+    left out, so that what is saved can always be loaded."""
+    path, fits = folder / FOLDER, kb.fingerprint == fingerprint
+    if not fits and path.exists() and path.samefile(kb.path):
+        kb.drop_vectors()
+    else:
+        kb.copy_to(path, vectors=fits)
+    (folder / REFERENCE).unlink(missing_ok=True)
+
+
+def write_reference(kb: KnowledgeBase, folder: Path) -> None:
+    """Write where `kb` is, and the encoder its vectors (if any) were made with."""
+    srsly.write_json(folder / REFERENCE, {"path": str(kb.path.resolve()), "fingerprint": kb.fingerprint})
+
+
+def find_kb(folder: Path) -> tuple[Path | None, bool]:
+    """Where the KB of the linker saved in `folder` should be (None: it has none, or it is to be ignored), and whether
+    that is in the folder itself."""
+    if _ignored.get():
+        return None, False
+    if (folder / REFERENCE).exists():
+        reference: Any = srsly.read_json(folder / REFERENCE)
+        return Path(reference["path"]), False
+    return (folder / FOLDER, True) if (folder / FOLDER).exists() else (None, False)

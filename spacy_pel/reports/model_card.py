@@ -1,0 +1,75 @@
+"""What a packaged linker says of itself: its KB, its settings and its measures, as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wasabi import MarkdownRenderer
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+    from ..kb.knowledge_base import KnowledgeBase
+    from ..pipeline.linker import PelLinker
+
+MEASURES = (
+    *("n_mentions", "n_in_kb", "n_nil"),
+    *("recall_at_1", "recall_at_5", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1"),
+    *("all_recall_at_1", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate", "link_ece"),
+)
+
+KB_INSIDE = (
+    "The names and definitions of the KB are part of this pipeline and come under the licence of their source; whoever "
+    "publishes the pipeline publishes them."
+)
+KB_OUTSIDE = "The KB is not part of this pipeline: name its folder with `linker.set_kb(path)`, once it is loaded."
+
+
+def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None = None) -> str:
+    """Sections on the KB of `linker`, with a note on its licence, on its settings, and on what `evaluate` measured.
+
+    RAISES: `PelError` without a KB.
+    """
+    card = MarkdownRenderer()
+    card.add(card.title(3, "Knowledge base"))
+    card.add(card.table(_about_kb(linker._require_kb()), ["", ""]))
+    card.add(KB_INSIDE if linker.save_kb else KB_OUTSIDE)
+    card.add(card.title(3, "Entity linking"))
+    card.add(card.table(_settings(nlp, linker), ["", ""]))
+    if metrics is not None:
+        card.add(card.title(3, "Measures"))
+        card.add(f"Of linking gold mentions in {card.code(metrics.get('corpus', 'not stated'))}:")
+        card.add(card.table([(card.code(key), _number(metrics.get(key))) for key in MEASURES], ["", ""]))
+        card.add("`python -m spacy pel evaluate --help` says what they are; fractions, not per cent.")
+    return card.text
+
+
+def _about_kb(kb: KnowledgeBase) -> list[tuple[str, str]]:
+    notes = [(key.capitalize(), kb.meta.get(key) or "not stated") for key in ("source", "release", "licence")]
+    counts = [(what.capitalize(), f"{count:,}") for what, count in kb.meta["counts"].items()]
+    index = f"{kb.meta['index_type']}, {kb.metric}, {kb.dim} dimensions" if kb.has_vectors else "none"
+    return [*notes, *counts, ("Index", index), ("On disk", f"{kb.size_bytes / 1e6:,.1f} MB")]
+
+
+def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
+    settings, objective = linker.model.attrs["settings"], linker.objective
+    threshold = "none: nothing is NIL" if linker.threshold is None else f"{linker.threshold:.4f}"
+    weights = linker.lexical_weights
+    names = "none" if weights is None else f"3-grams {weights.ngram:.4f}, exact match {weights.exact:.4f}"
+    trained_on = nlp.config["paths"].get("train") or "not stated"
+    return [
+        ("Trained on", str(trained_on)),
+        *((key.replace("_", " ").capitalize(), str(value)) for key, value in settings.items()),
+        ("Loss", repr(objective.loss)),
+        ("Adversarial", repr(objective.adversarial)),
+        ("Negatives", f"{objective.negatives.n}, {objective.negatives.percent_hard:g} % hard, {objective.layout}"),
+        ("Weights of names", names),
+        ("NIL threshold", threshold),
+        ("Probabilities", "none" if linker.calibration is None else "fitted by tune-nil"),
+    ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"

@@ -1,0 +1,40 @@
+"""Files that appear whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.files.atomic import write_atomically
+
+
+def test_folders_are_made_and_a_file_is_replaced(tmp_path):
+    path = tmp_path / "new" / "one"
+    write_atomically(path, b"first")
+    write_atomically(path, b"second")
+    assert path.read_bytes() == b"second" and os.listdir(path.parent) == ["one"]
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_bytes(b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "there" / "file").read_bytes() == b"new"
+
+
+def test_what_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for path, error in (
+        (tmp_path / "folder", "is no file that could be replaced"),
+        (tmp_path / "pipe", "is no file that could be replaced"),
+        (tmp_path / "file" / "below", "cannot be written: "),
+    ):
+        with pytest.raises(PelError, match=error) as raised:
+            write_atomically(path, b"x")
+        assert str(path) in str(raised.value) and "tmp'" not in str(raised.value)
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder", "pipe"] and (tmp_path / "file").read_bytes() == b"old"

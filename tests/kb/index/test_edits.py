@@ -1,0 +1,299 @@
+"""Entities added, updated and removed without a new vector file; filters; compaction."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tiny import unit_vectors
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.verify import verify
+
+DIM, TYPES = 8, ("drug", "disease", "gene")
+Model = dict[str, tuple[Entity, np.ndarray]]
+
+
+def make_entity(id: str, rng: np.random.Generator) -> Entity:
+    types = tuple(kind for kind in TYPES if rng.random() < 0.5)
+    return Entity(id=id, name=f"name {id}", aliases=(f"Alias-{id}", f"shared {len(id)}"), types=types, source="S")
+
+
+def make_kb(path, n: int, seed: int = 0) -> tuple[KnowledgeBase, Model]:
+    rng = np.random.default_rng(seed)
+    entities = [make_entity(f"E{i}", rng) for i in range(n)]
+    vectors = unit_vectors(n, DIM, seed)
+    kb = KnowledgeBase.create(path, entities)
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
+    return kb, {entity.id: (entity, vector) for entity, vector in zip(entities, vectors, strict=True)}
+
+
+def found(kb: KnowledgeBase, queries: np.ndarray, k: int, types: tuple[str, ...] = ()) -> list[list[str]]:
+    within = kb.rows_of_types(types) if types else None
+    return [[id for id in ids if id] for ids in kb.ids(kb.search(queries, k, within)[1]).tolist()]
+
+
+def brute_force(model: Model, queries: np.ndarray, k: int, types: tuple[str, ...] = ()) -> list[list[str]]:
+    ids = [id for id, (entity, _) in model.items() if not types or set(types) & set(entity.types)]
+    scores = queries @ np.array([model[id][1] for id in ids]).T
+    return [[ids[i] for i in np.argsort(-row, kind="stable")[:k]] for row in scores]
+
+
+def check(kb: KnowledgeBase, model: Model, seed: int = 1) -> None:
+    queries = unit_vectors(5, DIM, seed)
+    for k in (1, 7, len(model) + 3):
+        assert found(kb, queries, k) == brute_force(model, queries, k)
+        assert found(kb, queries, k, ("gene",)) == brute_force(model, queries, k, ("gene",))
+        assert found(kb, queries, k, ("drug", "disease")) == brute_force(model, queries, k, ("drug", "disease"))
+    assert len(kb) == len(model) and set(kb) == set(model) and all(kb[id] == model[id][0] for id in model)
+    assert [e.id for e in kb.named("ALIAS e3")] == (["E3"] if "E3" in model else [])
+    assert {e.id for e in kb.named("shared 2")} == {id for id in model if len(id) == 2}
+    counts = {kind: sum(kind in entity.types for entity, _ in model.values()) for kind in TYPES}
+    assert kb.type_counts() == {kind: count for kind, count in counts.items() if count}
+    assert kb.meta["counts"]["aliases"] == 2 * len(model)
+    assert (kb.ids(kb.live_rows) == list(kb)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_sequence_of_changes_searches_like_brute_force(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    kb, model = make_kb(tmp_path / "kb", 40, seed)
+    for step in range(25):
+        what = rng.choice(["add", "remove", "update", "compact", "index", "reopen"], p=[0.3, 0.3, 0.2, 0.1, 0.05, 0.05])
+        if what == "add":
+            entities = [make_entity(f"N{step}-{i}", rng) for i in range(rng.integers(1, 6))]
+            vectors = unit_vectors(len(entities), DIM, 100 + step)
+            kb.add(entities, vectors, fingerprint="abc")
+            model |= {e.id: (e, v) for e, v in zip(entities, vectors, strict=True)}
+        elif what == "remove":
+            ids = rng.choice(list(model), size=rng.integers(1, 6), replace=False).tolist()
+            kb.remove(ids)
+            model = {id: kept for id, kept in model.items() if id not in ids}
+        elif what == "update":
+            ids = rng.choice(list(model), size=2, replace=False).tolist()
+            entities, vectors = [make_entity(id, rng) for id in ids], unit_vectors(2, DIM, 200 + step)
+            kb.update(entities, vectors, fingerprint="abc")
+            model = {id: kept for id, kept in model.items() if id not in ids}
+            model |= {e.id: (e, v) for e, v in zip(entities, vectors, strict=True)}
+        elif what == "compact":
+            kb.compact()
+            assert kb.n_added == kb.n_removed == 0 and kb.n_rows == len(model)
+        elif what == "index":
+            vectors = np.array([model[e.id][1] for e in kb.entities()])
+            kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
+        else:
+            kb = KnowledgeBase(kb.path)
+        check(kb, model, seed)
+    check(KnowledgeBase(kb.path), model)
+    check(kb.copy_to(tmp_path / "copy"), model)
+    assert verify(kb) == []
+
+
+def test_many_removals_in_one_search(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_pel.kb.index.vectors.MOST_PASSED_OVER", 10)
+    kb, model = make_kb(tmp_path / "kb", 40)
+    gone = [f"E{i}" for i in range(0, 40, 2)]
+    kb.remove(gone)
+    check(kb, {id: kept for id, kept in model.items() if id not in gone})
+
+
+def test_a_filter_is_searched_block_by_block(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_pel.kb.index.vectors.BLOCK", 3)
+    kb, model = make_kb(tmp_path / "kb", 40)
+    check(kb, model)
+
+
+@pytest.mark.parametrize("index_type", ["SQ8", "IVF4,Flat", "IVF4,PQ4x4fs,Refine(SQ8)"])
+def test_changes_to_a_compressed_kb(tmp_path, index_type):
+    n = 400
+    kb, model = make_kb(tmp_path / "kb", n)
+    vectors = np.array([vector for _, vector in model.values()])
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc", index_type=index_type)
+    kb.set_search(n_probe=4)
+    kb.remove([f"E{i}" for i in range(100)])
+    new = unit_vectors(1, DIM, 77)
+    kb.add([Entity("new", "new")], new, fingerprint="abc")
+    for _ in range(2):
+        assert found(kb, new, 1) == [["new"]] and verify(kb) == []
+        hits = [ids[0] == f"E{i}" for i, ids in zip(range(100, n), found(kb, vectors[100:], 1), strict=True)]
+        assert np.mean(hits) > 0.95
+        assert not {f"E{i}" for i in range(100)} & {id for ids in found(kb, vectors[:100], 3) for id in ids}
+        kb.compact()
+        assert kb.meta["index_type"] == index_type and kb.n_rows == 301
+
+
+def refusals(entity: Entity, vector: np.ndarray) -> dict[str, tuple[Callable[[KnowledgeBase], object], str]]:
+    bad = np.full_like(vector, np.nan)
+    return {
+        "there": (lambda kb: kb.add([Entity("E1", "x")], vector, fingerprint="abc"), '"E1" is in the KB already'),
+        "twice": (lambda kb: kb.add([entity, entity], np.repeat(vector, 2, 0), fingerprint="abc"), "comes twice"),
+        "update": (lambda kb: kb.update([entity], vector, fingerprint="abc"), '"new" is not in the KB'),
+        "remove": (lambda kb: kb.remove(["E1", "nobody"]), '"nobody" is not in the KB'),
+        "all": (lambda kb: kb.remove(list(kb)), "one must stay"),
+        "encoder": (lambda kb: kb.add([entity], vector, fingerprint="other"), "of another encoder"),
+        "no vectors": (lambda kb: kb.add([entity]), r"shape \(1, 8\), got none"),
+        "shape": (lambda kb: kb.add([entity], vector[:, 1:], fingerprint="abc"), r"got the shape \(1, 7\)"),
+        "finite": (lambda kb: kb.add([entity], bad, fingerprint="abc"), "not finite"),
+    }
+
+
+@pytest.mark.parametrize("case", refusals(Entity("new", "new"), unit_vectors(1, DIM)))
+def test_a_refused_change_leaves_the_kb_as_it_was(tmp_path, case):
+    kb, model = make_kb(tmp_path / "kb", 10)
+    before = (kb.path / "entities.sqlite").read_bytes()
+    change, message = refusals(Entity("new", "new"), unit_vectors(1, DIM))[case]
+    with pytest.raises(PelError, match=message):
+        change(kb)
+    assert (kb.path / "entities.sqlite").read_bytes() == before
+    check(kb, model)
+
+
+def test_a_kb_without_vectors_changes_too_and_is_indexed_later(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a"), Entity("B", "b"), Entity("C", "c")])
+    kb.remove(["A"])
+    kb.add([Entity("D", "d")])
+    with pytest.raises(PelError, match="has no vectors"):
+        kb.add([Entity("E", "e")], unit_vectors(1, DIM), fingerprint="abc")
+    vectors = unit_vectors(3, DIM)
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
+    assert kb.ids(kb.search(vectors, 1)[1]).ravel().tolist() == ["B", "C", "D"]
+
+
+def test_a_removed_successor_is_forgotten_and_an_added_id_is_retired_no_more(tmp_path):
+    retired = [("old-A", "A"), ("old-B", "B")]
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a"), Entity("B", "b")], retired=retired)
+    kb.remove(["A"])
+    kb.add([Entity("old-B", "b again")])
+    assert kb.successors(["old-A", "old-B"]) == {} and kb.meta["counts"]["retired"] == 0
+
+
+def test_an_updated_entity_stays_a_successor(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a"), Entity("B", "b")], retired=[("old-A", "A")])
+    kb.update([Entity("A", "a by another name")])
+    assert kb.successors(["old-A"]) == {"old-A": "A"} and kb.meta["counts"]["retired"] == 1
+
+
+def test_same_concepts_are_found_by_present_and_retired_ids(tmp_path):
+    entities = [Entity("A", "a", xrefs=("A", "OMIM:1", "B")), Entity("B", "b"), Entity("C", "c", xrefs=("old-B",))]
+    kb = KnowledgeBase.create(tmp_path / "kb", entities, retired=[("old-B", "B")])
+    assert kb.same_concepts().tolist() == [[0, 1], [2, 1]]
+    kb.remove(["B"])
+    assert kb.same_concepts().shape == (0, 2)
+
+
+def test_type_names_of_added_entities(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a", types=("T1",), type_names=("Drug",))])
+    kb.add([Entity("B", "b", types=("T2",), type_names=("Gene",))])
+    assert kb.with_type_names(Entity("C", "c", types=("T2", "T1", "T9"))).type_names == ("Gene", "Drug", "T9")
+    assert KnowledgeBase(kb.path)["B"].type_names == ("Gene",)
+
+
+def test_of_a_compound_source_each_part_counts(tmp_path):
+    sources = ("MeSH", "MeSH+Wikidata", "")
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity(str(i), "e", source=s) for i, s in enumerate(sources)])
+    assert kb.source_counts() == {"MeSH": 2, "Wikidata": 1, "": 1}
+
+
+def test_unknown_types_are_refused(tmp_path):
+    kb, _ = make_kb(tmp_path / "kb", 10)
+    with pytest.raises(PelError, match='no entity has the type "T999"; the commonest types are'):
+        kb.rows_of_types(["drug", "T999"])
+
+
+def test_names_are_found_whatever_their_case_and_punctuation(tmp_path):
+    kb = KnowledgeBase.create(
+        tmp_path / "kb",
+        [
+            Entity("1", "β-Amyloid (1-42)", aliases=("Aβ42",)),
+            Entity("2", "+/-"),
+            Entity("3", "ﬁbrosis", aliases=("FIBROSIS",)),
+            Entity("4", "beta amyloid 1 42"),
+        ],
+    )
+    ids = {form: [e.id for e in kb.named(form)] for form in ("Β Amyloid 1 42", "+/-", "-/+", "fibrosis", "", "none")}
+    assert ids == {"Β Amyloid 1 42": ["1"], "+/-": ["2"], "-/+": [], "fibrosis": ["3"], "": [], "none": []}
+
+
+def test_keys_that_collide_are_told_apart(tmp_path, monkeypatch):
+    for module in ("entity_file", "entity_store"):
+        monkeypatch.setattr(f"spacy_pel.kb.{module}.alias_key", lambda form: 7)
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a"), Entity("B", "b")])
+    assert [e.id for e in kb.named("b")] == ["B"]
+
+
+# --- several at once -------------------------------------------------------------------------------------------------
+
+
+def test_what_another_has_changed_is_seen_at_the_next_search(tmp_path):
+    kb, _ = make_kb(tmp_path / "kb", 10)
+    vector = unit_vectors(1, DIM, 9)
+    other = KnowledgeBase(kb.path)
+    assert found(other, vector, 1) != [["new"]]
+    kb.add([Entity("new", "new")], vector, fingerprint="abc")
+    assert found(other, vector, 1) == [["new"]] and other["new"].name == "new" and len(other) == 11
+    _, rows = other.search(vector, 2)
+    kb.remove(["new"])
+    assert other.ids(rows)[0, 0] == "" and found(other, vector, 11)[0].count("new") == 0
+
+
+def test_rows_are_never_mixed_up_with_those_of_a_compacted_kb(tmp_path):
+    kb, _ = make_kb(tmp_path / "kb", 10)
+    other = KnowledgeBase(kb.path)
+    vector = unit_vectors(1, DIM, 9)
+    _, rows = other.search(vector, 2)
+    kb.remove(["E0"])
+    assert len(other.ids(rows)[0]) == 2
+    kb.compact()
+    for look_up in (lambda: other.ids(rows), lambda: other.search(vector, 2), lambda: other["E1"]):
+        with pytest.raises(PelError, match="numbered anew since it was opened; open the KB again"):
+            look_up()
+    assert len(found(KnowledgeBase(kb.path), vector, 10)[0]) == 9
+
+
+def add_some(path: str, name: str) -> None:
+    kb = KnowledgeBase(path)
+    for i in range(10):
+        kb.add([Entity(f"{name}{i}", name)], unit_vectors(1, DIM, i), fingerprint="abc")
+
+
+@pytest.mark.timeout(120)
+def test_two_processes_add_and_neither_loses_anything(tmp_path):
+    kb, model = make_kb(tmp_path / "kb", 10)
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_some, args=(str(kb.path), name)) for name in "xy"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert set(KnowledgeBase(kb.path)) == {*model, *(f"{name}{i}" for name in "xy" for i in range(10))}
+
+
+def test_reading_leaves_every_byte_as_it_is(tmp_path):
+    kb, model = make_kb(tmp_path / "kb", 10)
+    kb.close()
+    before = {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in kb.path.iterdir()}
+    check(KnowledgeBase(kb.path), model)
+    assert {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in kb.path.iterdir()} == before
+
+
+# --- verify ----------------------------------------------------------------------------------------------------------
+
+
+def test_verify_finds_what_opening_cannot(tmp_path):
+    rows = 70_000  # too large for the sample taken on opening to hold every byte
+    kb = KnowledgeBase.create(tmp_path / "kb", (Entity(f"E{i}", "e") for i in range(rows)))
+    vectors = unit_vectors(rows, DIM)
+    vectors[5] *= 2
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
+    assert [problem.split(": ")[1] for problem in verify(kb)] == ["1 vectors are not of unit length"]
+    path = kb.path / kb.meta["vectors"]["file"]
+    with path.open("r+b") as file:
+        file.seek(45 + 4 * 2000)  # a whole float32: the header has 45 bytes
+        file.write(np.float32(np.inf).tobytes())
+    problems = verify(KnowledgeBase(kb.path))
+    assert len(problems) == 3 and "SHA-256" in problems[0] and "1 vectors are not finite" in problems[1]

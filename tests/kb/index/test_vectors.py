@@ -1,0 +1,177 @@
+"""Exact search and the vector file."""
+
+from __future__ import annotations
+
+import faiss
+import numpy as np
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.index.vectors import VectorIndex, auto_type
+
+
+@pytest.fixture
+def vectors() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(300, 16)).astype("float32")
+
+
+@pytest.mark.parametrize("n_queries", [0, 1, 7, 64])  # below and above the BLAS threshold of 20
+@pytest.mark.parametrize("k", [1, 5, 310])
+def test_search_equals_brute_force(vectors, tmp_path, n_queries, k):
+    queries = np.random.default_rng(2).normal(size=(n_queries, 16)).astype("float32")
+    VectorIndex.write(tmp_path / "v.faiss", [vectors], count=300, dim=16)
+    products = queries @ vectors.T
+    expected = np.argsort(-products, axis=1, kind="stable")[:, :k]
+    for index in (VectorIndex.build(vectors), VectorIndex.open(tmp_path / "v.faiss")):
+        assert (len(index), index.dim) == (300, 16)
+        scores, rows = index.search(queries, k)
+        assert scores.shape == rows.shape == (n_queries, k)
+        assert (scores.dtype, rows.dtype) == (np.float32, np.int64)
+        assert (rows[:, :300] == expected).all()
+        np.testing.assert_allclose(scores[:, :300], np.take_along_axis(products, expected, 1), rtol=1e-4, atol=1e-5)
+        assert (rows[:, 300:] == -1).all() and (scores[:, 300:] == -np.inf).all()
+
+
+def test_equal_scores_give_the_lower_row_first():
+    vectors = np.repeat(np.eye(4, dtype="float32"), 6, axis=0)
+    _, rows = VectorIndex.build(vectors).search(np.eye(4, dtype="float32"), 6)
+    assert rows.tolist() == np.arange(24).reshape(4, 6).tolist()
+
+
+def test_the_file_is_what_faiss_writes(vectors, tmp_path):
+    VectorIndex.write(tmp_path / "ours.faiss", [vectors[:100], vectors[100:]], count=300, dim=16)
+    index = faiss.IndexFlatIP(16)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "theirs.faiss"))
+    assert (tmp_path / "ours.faiss").read_bytes() == (tmp_path / "theirs.faiss").read_bytes()
+
+
+def test_write_returns_the_hash_and_takes_other_layouts(vectors, tmp_path):
+    hashes = [
+        VectorIndex.write(tmp_path / "v.faiss", blocks, count=300, dim=16)
+        for blocks in ([vectors], [np.asfortranarray(vectors)], [vectors.astype("float64")])
+    ]
+    assert len(set(hashes)) == 1 and len(hashes[0]) == 64
+
+
+def test_other_index_types_are_refused(vectors, tmp_path):
+    index = faiss.IndexFlatL2(16)
+    index.add(vectors)
+    faiss.write_index(index, str(tmp_path / "v.faiss"))
+    with pytest.raises(PelError, match="IndexFlatL2 of distances, not of inner products"):
+        VectorIndex.open(tmp_path / "v.faiss")
+
+
+# --- compressed indexes ----------------------------------------------------------------------------------------------
+
+COMPRESSED = ["IVF16,PQ8x4fs,Refine(SQ8)", "IVF16,Flat", "SQ8", "HNSW8", "OPQ8,IVF16,PQ8"]
+
+
+@pytest.fixture(scope="module")
+def clustered() -> np.ndarray:
+    """Unit vectors in clusters, as entities lie."""
+    rng = np.random.default_rng(3)
+    vectors = np.repeat(rng.normal(size=(200, 16)), 10, axis=0) + 0.3 * rng.normal(size=(2000, 16))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype("float32")
+
+
+@pytest.fixture(scope="module", params=COMPRESSED)
+def compressed(request, clustered, tmp_path_factory) -> VectorIndex:
+    path = tmp_path_factory.mktemp("index") / "v.faiss"
+    VectorIndex.write(path, [clustered[:700], clustered[700:]], count=2000, dim=16, index_type=request.param)
+    assert [file.name for file in path.parent.iterdir()] == ["v.faiss"]
+    return VectorIndex.open(path)
+
+
+def agreement(rows: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(rows, expected, strict=True)]))
+
+
+def test_a_compressed_index_finds_nearly_what_an_exact_one_does(compressed, clustered):
+    queries = clustered[::9]
+    scores, rows = compressed.search(queries, 5)
+    exact_scores, exact = VectorIndex.build(clustered).search(queries, 5)
+    assert len(compressed) == 2000 and agreement(rows, exact) > 0.6 and (rows[:, 0] == exact[:, 0]).mean() > 0.6
+    np.testing.assert_allclose(scores, exact_scores, atol=0.4)
+
+
+def test_filters_hold_in_a_compressed_index(compressed, clustered, monkeypatch):
+    queries, some = clustered[::50], np.arange(0, 2000, 3)
+    exact = VectorIndex.build(clustered[some]).search(queries, 5)[1]
+    for block, least in ((50_000, 0.6), (10, 0.5)):  # every vector of the filter, or through the index
+        monkeypatch.setattr("spacy_pel.kb.index.vectors.BLOCK", block)
+        _, rows = compressed.search(queries, 5, within=some)
+        assert np.isin(rows, some).all() and agreement(rows, some[exact]) > least
+
+
+@pytest.mark.parametrize("most", [10, 5000])
+def test_removed_rows_never_come_back(compressed, clustered, monkeypatch, most):
+    monkeypatch.setattr("spacy_pel.kb.index.vectors.MOST_PASSED_OVER", most)
+    gone = np.arange(0, 2000, 2)
+    _, rows = compressed.search(clustered[::50], 5, without=gone)
+    assert not np.isin(rows, gone).any() and (rows >= 0).all()
+
+
+def test_vectors_come_back_about_as_they_were(compressed, clustered):
+    rows = np.array([5, 3, 1999])
+    assert (np.sum(compressed.vectors(rows) * clustered[rows], axis=1) > 0.7).all()
+
+
+def test_more_cells_find_more(clustered, tmp_path):
+    VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type="IVF64,Flat")
+    index = VectorIndex.open(tmp_path / "v.faiss")
+    exact = VectorIndex.build(clustered).search(clustered[::9], 20)[1]
+    found = []
+    for index.n_probe in (1, 4, 64):
+        found.append(agreement(index.search(clustered[::9], 20)[1], exact))
+    assert found[0] < found[1] < found[2] == 1.0
+
+
+def test_threads_are_those_asked_for_and_given_back(clustered, monkeypatch):
+    index = VectorIndex.build(clustered)
+    before, seen = faiss.omp_get_max_threads(), []
+    index.threads = 1
+    monkeypatch.setattr(
+        "spacy_pel.kb.index.vectors._parameters", lambda *arguments: seen.append(faiss.omp_get_max_threads())
+    )
+    index.search(clustered[:3], 2)
+    assert seen == [1] and faiss.omp_get_max_threads() == before
+
+
+@pytest.mark.parametrize("index_type", ["nonsense", "PQ7", "IVF5000,Flat"])
+def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_type):
+    with pytest.raises(PelError, match=f'--index-type "{index_type}" cannot be built for these vectors: '):
+        VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type=index_type)
+    assert not list(tmp_path.iterdir())
+
+
+def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
+    assert auto_type(200_000, 384) == "flat"
+    assert auto_type(2_400_000, 384) == "IVF2048,PQ96x4fs,Refine(SQ8)"
+
+
+def test_a_gpu_build_of_faiss_searches_a_copy(vectors, monkeypatch):
+    """No GPU here: what faiss would call its copy on them is one on the CPU that counts."""
+
+    class Copy:
+        searched = 0
+
+        def __init__(self, index):
+            self.index = index
+
+        def search(self, queries, k):
+            self.searched += 1
+            return self.index.search(queries, k)
+
+    plain = VectorIndex.stream([vectors], vectors.shape[1], gpus=True)
+    assert plain._copy is None, "without a GPU build nothing changes"
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", Copy)
+    with_copy = VectorIndex.stream([vectors], vectors.shape[1], gpus=True)
+    for k, options, searched in ((5, {}, 1), (5, {"without": np.array([3])}, 2), (5, {"within": np.arange(9)}, 2)):
+        wanted, found = (index.search(vectors[:7], k, **options) for index in (plain, with_copy))
+        np.testing.assert_array_equal(found[1], wanted[1])
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+        assert with_copy._copy.searched == searched
+    with_copy.search(vectors[:7], 3000)
+    assert with_copy._copy.searched == 2, "more than faiss takes on a GPU"

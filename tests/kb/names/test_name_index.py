@@ -1,0 +1,139 @@
+"""The index of names: against the cosine typed in again, and through every change of a KB."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from tiny import ENTITIES, make_kb, unit_vectors
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.names import name_index
+from spacy_pel.kb.names.normal_form import normalized
+
+
+def sets_of(entity):
+    forms = {normalized(name) for name in (entity.name, *entity.aliases)}
+    return [{f" {form} "[i : i + 3] for i in range(len(form))} for form in sorted(forms)]
+
+
+def cosines(text, entities):
+    """The definition: cosine of binary 3-gram vectors, each dimension times its idf, of the best name."""
+    every = [own for entity in entities for own in sets_of(entity)]
+    counts = Counter(gram for own in every for gram in own)
+    weight = {gram: (math.log((1 + len(every)) / (1 + n)) + 1) ** 2 for gram, n in counts.items()}
+    unknown = (math.log(1 + len(every)) + 1) ** 2
+
+    def norm(own):
+        return math.sqrt(sum(weight.get(gram, unknown) for gram in own))
+
+    (query,) = sets_of(Entity("x", text))
+    return [
+        max(sum(weight[g] for g in own & query) / norm(own) / norm(query) for own in sets_of(entity))
+        for entity in entities
+    ]
+
+
+def indexed(kb, dim=8):
+    kb.index([unit_vectors(len(kb), dim)], dim=dim, metric="cosine", fingerprint="f")
+    return kb
+
+
+@pytest.mark.parametrize("text", ["aspirins", "Heart  FAILURE", "valve", "Ǆ", "x", "zzzz", "𝛼-lithium"])
+def test_similarity_is_the_cosine(tmp_path, text):
+    kb = make_kb(tmp_path / "kb")
+    match = kb.names.match(text)
+    scores = match.scores(np.arange(len(kb)))
+    assert scores[:, 0] == pytest.approx(cosines(text, ENTITIES), abs=1e-6)
+    exact = [normalized(text) in map(normalized, (e.name, *e.aliases)) for e in ENTITIES]
+    assert scores[:, 1].tolist() == exact
+
+
+def test_the_best_are_those_with_the_most_alike_names_and_all_exact_ones(tmp_path):
+    kb = make_kb(tmp_path / "kb", [*ENTITIES, Entity("D1", "Cardiac arrest", ("Heart attack",))])
+    match = kb.names.match("heart attack")
+    similarity, exact = match.scores(np.arange(len(kb))).T
+    assert exact.nonzero()[0].tolist() == [4, 12] and exact[[4, 12]].tolist() == [0.5, 0.5]  # they share it
+    assert match.best(1).tolist() == sorted({4, 12})  # both have it as a name, and one is all that was asked for
+    assert similarity[match.best(3)].tolist() == pytest.approx([1, np.sort(similarity)[-3], 1])
+    assert match.best(100).tolist() == similarity.nonzero()[0].tolist() and 0 < (similarity == 0).sum() < len(kb)
+    assert kb.names.match("zzzz").best(5).tolist() == []
+
+
+def test_a_kb_with_too_many_names_is_compared_by_its_records(tmp_path, monkeypatch):
+    small = make_kb(tmp_path / "small")
+    monkeypatch.setattr(name_index, "MOST_NAMES", 10)
+    kb = make_kb(tmp_path / "kb")
+    assert kb.meta["names"]["rows"] == 0 and kb.names.match("heart").best(5).tolist() == []
+    assert kb.names.match("MI").best(5).tolist() == [4]
+    rows = np.array([7, 4, 11])
+    ours, theirs = (one.names.match("heart attacks").scores(rows)[:, 0] for one in (kb, small))
+    assert np.argsort(-ours).tolist() == np.argsort(-theirs).tolist() and ours == pytest.approx(theirs, abs=0.1)
+    assert ours[2] == 0 < ours[0]
+
+
+def test_additions_removals_and_compaction(tmp_path):
+    kb = indexed(make_kb(tmp_path / "kb"))
+    new = Entity("D1", "Heart block", ("AV block",))
+    kb.add([new], unit_vectors(1, 8), "f")
+    kb.remove(["D009203"])
+    match = kb.names.match("AV block")
+    assert 12 in match.best(3)  # by its exact name: no search by 3-grams finds it yet
+    assert 12 not in kb.names.match("AV blocks").best(100)
+    assert match.scores(np.array([3, 12]))[1].tolist() == pytest.approx([1, 1], abs=1e-6)
+    assert kb.names.match("heart attack").scores(np.array([12]))[0, 0] > 0.2
+    assert len(kb.names.match("heart attack").best(1)) == 1  # a removed row, which `similarities` passes over
+    rows, products = kb.similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
+    assert rows.tolist() == [7, 12] and products[1] == pytest.approx(1)
+
+    kb.compact()
+    kept = [e for e in ENTITIES if e.id != "D009203"] + [new]
+    assert kb.meta["names"]["rows"] == len(kept) == 12
+    scores = kb.names.match("heart blocks").scores(np.arange(12))[:, 0]
+    assert scores == pytest.approx(cosines("heart blocks", kept), abs=1e-6)
+
+
+def test_names_that_change_are_found_after_compaction(tmp_path):
+    """As many names as before, so that nothing but what they are tells the new index from the old one."""
+    kb = indexed(make_kb(tmp_path / "kb"))
+    kb.names.match("heart")
+    changed = [Entity("D009203", "Coronary Occlusion", ("blocked artery", "CO"), ("Disease",))]
+    kb.update(changed, unit_vectors(1, 8), "f")
+    kb.compact()
+    now = list(kb.values())
+    for text in ("coronary occlusions", "cardiac failures"):
+        assert kb.names.match(text).scores(np.arange(12))[:, 0] == pytest.approx(cosines(text, now), abs=1e-6)
+
+
+def test_the_best_within_some_rows(tmp_path):
+    match = make_kb(tmp_path / "kb").names.match("heart attack")
+    assert match.best(1).tolist() == [4] and match.best(1, np.array([0, 7, 40])).tolist() == [7]
+    assert match.best(1, np.array([4, 7])).tolist() == [4] and match.best(3, np.array([8])).tolist() == []
+
+
+def test_another_process_compacts(tmp_path):
+    kb = indexed(make_kb(tmp_path / "kb"))
+    assert kb.names.match("heart").scores(np.array([7]))[0, 0] > 0
+    other = KnowledgeBase(kb.path)
+    other.add([Entity("D1", "Heart block")], unit_vectors(1, 8), "f")
+    other.compact()
+    assert kb.names.match("heart block").scores(np.array([12]))[0].tolist() == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_a_kb_of_format_2_opens_and_is_brought_up_to_date(tmp_path):
+    kb = indexed(make_kb(tmp_path / "kb"))
+    with kb._store.change() as (connection, meta):
+        connection.execute("DROP TABLE postings")
+        connection.execute("DROP TABLE name_arrays")
+        meta.pop("names")
+        meta["format_version"] = 2
+    old = KnowledgeBase(kb.path)
+    assert old.search(unit_vectors(1, 8), 1)[1].tolist() == [[0]]
+    with pytest.raises(PelError, match="kb compact"):
+        old.names.match("heart")
+    old.compact()
+    assert old.meta["format_version"] == 3 and old.names.match("MI").best(1).tolist() == [4]

@@ -1,0 +1,574 @@
+"""The component as a spaCy pipe: overfit, save, load, same answers; pipe equals call; what it writes on the Doc."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import spacy
+import srsly
+from spacy.cli.find_threshold import find_threshold
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+from tiny import (
+    ENTITIES,
+    SENTENCES,
+    links,
+    make_config,
+    make_docs,
+    make_examples,
+    make_kb,
+    make_pipeline,
+    train,
+    write_encoder,
+)
+
+from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.errors import PelError
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import GOLD_GROUP
+
+GOLD = [[(surface, id_) for surface, id_ in mentions.items()] for _, mentions in SENTENCES]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("linker")
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """An overfitted, indexed pipeline and its Docs without gold."""
+    kb = make_kb(folder / "kb")
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(folder / "encoder"), kb)
+    losses = train(nlp, examples, optimizer, steps=200)
+    assert losses[-1] < 0.1 * losses[0]
+    linker.index(progress=False)
+    return nlp
+
+
+@pytest.fixture
+def docs(trained):
+    """Docs whose entities have a label and no id."""
+    return unlinked(trained)
+
+
+def unlinked(nlp):
+    docs = make_docs(nlp)
+    for doc in docs:
+        doc.ents = [Span(doc, ent.start, ent.end, label=ent.label) for ent in doc.ents]
+    return docs
+
+
+@pytest.mark.parametrize("layout", ["shared", "per_mention"])
+@pytest.mark.parametrize("adversarial", [{"@misc": "spacy_pel.FGSM.v1"}, None], ids=["fgsm", "plain"])
+@pytest.mark.parametrize(
+    ("similarity", "loss"), [("cosine", "spacy_pel.ProxyLoss.v1"), ("dot", "spacy_pel.CrossEntropyLoss.v1")]
+)
+def test_overfit_save_load_same_answers(tmp_path, folder, layout, adversarial, similarity, loss):
+    kb = make_kb(tmp_path / "kb")
+    encoder = write_encoder(tmp_path / "encoder")
+    nlp, linker, examples, optimizer = make_pipeline(
+        encoder, kb, layout=layout, adversarial=adversarial, loss={"@misc": loss}, model={"similarity": similarity}
+    )
+    train(nlp, examples, optimizer, steps=200)
+    linker.index(progress=False)
+    docs = [nlp(doc) for doc in unlinked(nlp)]
+    assert [links(doc) for doc in docs] == GOLD
+    nlp.to_disk(tmp_path / "pipeline")
+    again = spacy.load(tmp_path / "pipeline")
+    for doc, copy in zip(docs, unlinked(again)):
+        assert links(again(copy)) == links(doc)
+        for ent, other in zip(doc.ents, copy.ents):
+            assert [id_ for id_, _ in ent._.kb_ents] == [id_ for id_, _ in other._.kb_ents]
+            np.testing.assert_allclose([s for _, s in ent._.kb_ents], [s for _, s in other._.kb_ents], atol=1e-6)
+
+
+def test_shared_towers_overfit_and_reload(tmp_path):
+    nlp, linker, examples, optimizer = make_pipeline(
+        write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), model={"shared_towers": True}
+    )
+    train(nlp, examples, optimizer, steps=200)
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "pipeline")
+    assert not (tmp_path / "pipeline" / "pel_linker" / "model" / "entity").exists()
+    again = spacy.load(tmp_path / "pipeline")
+    assert [links(again(doc)) for doc in unlinked(again)] == GOLD
+
+
+def test_what_is_written_on_the_doc(trained, docs):
+    doc = trained(docs[0])
+    ent = doc.ents[0]
+    assert ent.kb_id_ == "D001241" and ent._.is_nil is False and ent.label_ == "X"
+    assert all(token.ent_kb_id_ == "D001241" for token in ent)
+    ids, scores = zip(*ent._.kb_ents)
+    assert len(ids) == 5 and ids[0] == "D001241" and list(scores) == sorted(scores, reverse=True)
+    assert type(scores[0]) is float and -1.0001 <= min(scores) <= max(scores) <= 1.0001
+    entity = trained.get_pipe("pel_linker").kb[ent.kb_id_]
+    assert (entity.name, entity.types) == ("Aspirin", ("Chemical",))
+    assert trained.get_pipe("pel_linker").kb.cui_to_entity["D008094"].name == "Lithium"
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+def test_pipe_equals_call(trained, batch_size):
+    texts = [unlinked(trained)[i % len(SENTENCES)] for i in range(20)]
+    called = [trained(doc.copy()) for doc in texts]
+    piped = list(trained.pipe([doc.copy() for doc in texts], batch_size=batch_size))
+    for one, other in zip(called, piped, strict=True):
+        assert links(one) == links(other)
+        for a, b in zip(one.ents, other.ents):
+            np.testing.assert_allclose([s for _, s in a._.kb_ents], [s for _, s in b._.kb_ents], atol=1e-5)
+
+
+def test_nil_threshold(trained, docs):
+    linker = trained.get_pipe("pel_linker")
+    best = max(trained(doc.copy()).ents[0]._.kb_ents[0][1] for doc in docs)
+    try:
+        for setting, tuned, nil in [(None, 2.0, False), ("tuned", 2.0, True), (-1.0, 2.0, False), (1.0, None, True)]:
+            linker.nil_threshold, linker.cfg["nil_threshold"] = setting, tuned
+            ent = trained(docs[0].copy()).ents[0]
+            assert (ent.kb_id_ == "NIL", ent._.is_nil) == (nil, nil)
+            assert len(ent._.kb_ents) == 5
+        linker.nil_threshold = best  # a score equal to the threshold links
+        assert any(not ent._.is_nil for doc in docs for ent in trained(doc.copy()).ents)
+    finally:
+        linker.nil_threshold = "tuned"
+        linker.cfg.clear()
+
+
+def test_tuned_threshold_is_saved(trained, tmp_path):
+    linker = trained.get_pipe("pel_linker")
+    linker.cfg["nil_threshold"] = 0.25
+    try:
+        linker.to_disk(tmp_path / "linker")
+    finally:
+        linker.cfg.clear()
+    again = spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
+    assert again.threshold == 0.25
+    assert srsly.read_json(tmp_path / "linker" / "cfg") == {"nil_threshold": 0.25}
+
+
+def test_settings_of_the_config_win_over_what_was_saved(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    again = spacy.load(
+        tmp_path / "pipeline", config={"components": {"pel_linker": {"max_candidates": 2, "nil_threshold": 0.99}}}
+    )
+    ent = again(unlinked(again)[0]).ents[0]
+    assert ent._.is_nil and len(ent._.kb_ents) == 2
+
+
+def test_labels_discard_and_overwrite(trained):
+    linker = trained.get_pipe("pel_linker")
+    doc = unlinked(trained)[0]
+    doc.ents = [
+        Span(doc, e.start, e.end, label=label, kb_id=kb_id)
+        for e, label, kb_id in zip(doc.ents, ("X", "Y"), ("", "kept"))
+    ]
+    linker.labels_discard, linker.overwrite = ["X"], False
+    try:
+        first, second = trained(doc.copy()).ents
+        assert (first.kb_id_, first._.kb_ents, first._.is_nil) == ("NIL", [], True)
+        assert (second.kb_id_, second._.is_nil) == ("kept", False)
+        linker.overwrite = True
+        assert trained(doc.copy()).ents[1].kb_id_ == "D009203"
+    finally:
+        linker.labels_discard, linker.overwrite = [], True
+
+
+def test_types_are_filtered_before_ranking(trained, tmp_path, docs):
+    linker = copy_of(trained, tmp_path)
+    spans = [ent for doc in docs for ent in doc.ents]
+    free = linker.rank(spans, 12)
+    diseases = {id for id in linker.kb if linker.kb[id].types == ("Disease",)}
+    linker.types = ["Disease"]
+    for own, unfiltered in zip(linker.rank(spans, 5), free, strict=True):
+        assert len(own) == 5
+        expected = [(id, pytest.approx(score, abs=1e-5)) for id, score in unfiltered if id in diseases][:5]
+        assert own == expected
+    linker.types, linker.types_by_label = [], {"X": ["Chemical", "Sign"], "Y": ["Disease"]}
+    spans[0].label_ = "Y"
+    for span, own in zip(spans, linker.rank(spans, 12), strict=True):
+        allowed = {"Disease"} if span.label_ == "Y" else {"Chemical", "Sign"}
+        assert {kind for id, _ in own for kind in linker.kb[id].types} == allowed
+    linker.types = ["Chemical", "Disease"]
+    assert {kind for id, _ in linker.rank(spans[1:], 12)[0] for kind in linker.kb[id].types} == {"Chemical"}
+    linker.types = ["Sign"]  # which nothing that is labelled Y may have
+    for weights in (None, {"ngram": 0.25, "exact": 0.5}):
+        linker.lexical = weights
+        assert linker.rank(spans[:1], 12) == [[]] and linker.rank(spans[1:], 12)[0]
+        assert linker.explain(spans[0]).kb_id == "NIL"
+
+
+def test_types_are_filtered_while_training(tmp_path):
+    kb = make_kb(tmp_path / "kb")
+    kb.remove(["D008094"])
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb, types=["Disease"])
+    train(nlp, examples, optimizer, steps=1)
+    ranked = linker.rank([ent for eg in examples for ent in eg.reference.ents], 12)
+    assert all({linker.kb[id].types for id, _ in own} == {("Disease",)} and len(own) == 6 for own in ranked)
+
+
+def test_added_entities_are_linked_without_training(trained, tmp_path, docs):
+    linker = copy_of(trained, tmp_path)
+    spans = [ent for doc in docs for ent in doc.ents]
+    before = dict(zip(map(str, spans), linker.rank(spans, 12), strict=True))
+    weights = linker.fingerprint
+    linker.remove_entities(["D001241"])
+    without = dict(zip(map(str, spans), linker.rank(spans, 12), strict=True))
+    assert [id for id, _ in without["aspirin"]] == [id for id, _ in before["aspirin"] if id != "D001241"]
+    linker.add_entities([e for e in ENTITIES if e.id == "D001241"])
+    again = dict(zip(map(str, spans), linker.rank(spans, 12), strict=True))
+    assert again["aspirin"][0] == ("D001241", pytest.approx(before["aspirin"][0][1], abs=1e-3))
+    linker.update_entities([replace(linker.kb["D001241"], name="Cyanosis", aliases=(), definition="", types=("Sign",))])
+    assert linker.kb["D001241"].name == "Cyanosis" and linker.rank(spans, 1) != [c[:1] for c in again.values()]
+    assert linker.fingerprint == weights
+
+
+def test_training_on_a_kb_with_gaps(tmp_path):
+    kb = make_kb(tmp_path / "kb")
+    kb.remove(["D001241", "D010634"])
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb)
+    losses = train(nlp, examples, optimizer, steps=200)
+    linker.index()
+    docs = [nlp(eg.reference.copy()) for eg in examples]
+    gold = [ent.kb_id_ for eg in examples for ent in eg.reference.ents]
+    found = [ent.kb_id_ for doc in docs for ent in doc.ents]
+    known = [(g, f) for g, f in zip(gold, found, strict=True) if g in kb]
+    assert losses[-1] < losses[0] / 4 and all(g == f for g, f in known) and len(known) == 10
+
+
+def test_retired_gold_ids_are_learnt_and_scored_as_their_successors(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", ENTITIES, retired=[("OLD", "D001241")])
+    sentences = [("She took aspirin .", {"aspirin": "OLD"})]
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb, sentences)
+    losses = train(nlp, examples, optimizer, steps=60)
+    assert losses[-1] < losses[0] / 4
+    linker.index(progress=False)
+    assert linker.score(examples)["nel_recall_at_1"] == 1.0
+    assert links(nlp(examples[0].reference.copy())) == [("aspirin", "D001241")]
+
+
+def test_source(trained):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker", source=trained)
+    assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+
+
+def test_from_disk_reads_any_architecture(trained, tmp_path):
+    trained.get_pipe("pel_linker").to_disk(tmp_path / "linker")
+    nlp = spacy.blank("en")
+    linker = nlp.add_pipe("pel_linker").from_disk(tmp_path / "linker")
+    assert linker.model.attrs["settings"]["mention_length"] == 32
+    assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+
+
+def test_bytes(trained):
+    data = trained.to_bytes()
+    again = spacy.blank("en")
+    again.add_pipe("pel_linker", config=make_config())
+    again.from_bytes(data)
+    assert [links(again(doc)) for doc in unlinked(again)] == GOLD
+
+
+def test_pickle(trained):
+    linker = pickle.loads(pickle.dumps(trained.get_pipe("pel_linker")))
+    for doc, gold in zip(unlinked(trained), GOLD):
+        assert links(linker(doc)) == gold
+
+
+def test_docbin_round_trip(trained, docs):
+    data = DocBin(docs=[trained(doc) for doc in docs], store_user_data=True).to_bytes()
+    for doc, again in zip(docs, DocBin().from_bytes(data).get_docs(trained.vocab)):
+        assert links(again) == links(doc)
+        for ent, other in zip(doc.ents, again.ents):
+            assert [tuple(pair) for pair in other._.kb_ents] == ent._.kb_ents
+            assert other._.is_nil == ent._.is_nil
+
+
+def test_score_counts_gold_mentions(trained):
+    scores = trained.evaluate(make_examples(trained))
+    assert scores["nel_recall_at_1"] == scores["nel_recall_at_64"] == 1.0
+
+
+def test_spacy_find_threshold(trained, tmp_path):
+    """In the pipeline as saved, whose candidates it links again for every threshold that it tries."""
+    docs = make_docs(trained)
+    nil = [Span(docs[0], s.start, s.end, label=s.label, kb_id="NIL") for s in docs[0].spans[GOLD_GROUP]]
+    docs[0].spans[GOLD_GROUP] = nil
+    write_docs(tmp_path / "dev.spacy", docs)
+    trained.to_disk(tmp_path / "pipeline")
+    best, f1, tried = find_threshold(
+        tmp_path / "pipeline", tmp_path / "dev.spacy", "pel_linker", "nil_threshold", "nel_nil_f1", n_trials=3
+    )
+    assert list(tried) == [0.0, 0.5, 1.0] and tried[best] == f1 == max(tried.values())
+    assert tried[1.0] == pytest.approx(2 * 2 / (2 + 12))  # all twelve mentions called NIL, two of which are
+
+
+def test_two_runs_with_one_seed_are_equal(tmp_path, folder):
+    encoder = write_encoder(tmp_path / "encoder")
+    runs = []
+    for i in range(2):
+        nlp, linker, examples, optimizer = make_pipeline(encoder, make_kb(tmp_path / f"kb{i}"), dropout=0.2)
+        train(nlp, examples, optimizer, steps=5)
+        linker.index(progress=False)
+        runs.append((linker.fingerprint, linker.rank([ent for doc in make_docs(nlp) for ent in doc.ents], 12)))
+    assert runs[0] == runs[1]
+
+
+# --- what can be wrong ---
+
+
+def test_a_pipeline_in_which_nothing_looks_for_entities_is_told_so(tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker")
+    with pytest.warns(UserWarning, match="pel_linker links doc.ents, and no component has looked for entities"):
+        nlp("She took aspirin.")
+    nlp.add_pipe("entity_ruler", before="pel_linker").add_patterns([{"label": "X", "pattern": "lithium"}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp("She took aspirin.")  # it looked and found none
+        nlp("")
+
+
+def test_docs_without_entities_need_no_kb(tmp_path):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker")
+    assert nlp("No entity here.").ents == () and nlp("").ents == ()
+
+
+def test_linking_without_a_kb_says_what_to_run(folder, trained, docs):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker").from_disk(save(trained, folder / "nokb", exclude=["kb"]))
+    with pytest.raises(PelError, match="pel_linker has no KB: run `python -m spacy pel index PIPELINE KB OUT`"):
+        nlp(docs[0])
+
+
+def test_linking_before_indexing_says_what_to_run(trained, tmp_path, docs):
+    linker = spacy.blank("en").add_pipe("pel_linker").from_disk(save(trained, tmp_path / "linker"))
+    linker.set_kb(make_kb(tmp_path / "kb"))
+    with pytest.raises(PelError, match="the KB has no vectors; run `python -m spacy pel index"):
+        linker(docs[0])
+
+
+def test_a_kb_of_another_encoder_is_refused(trained, tmp_path, docs):
+    other = write_encoder(tmp_path / "encoder", intermediate_size=48)
+    _, linker, _, _ = make_pipeline(other, make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    mine = spacy.blank("en").add_pipe("pel_linker").from_disk(save(trained, tmp_path / "linker"))
+    mine.set_kb(tmp_path / "kb")
+    with pytest.raises(PelError, match="was indexed with another encoder"):
+        mine(docs[0])
+    linker.kb.copy_to(tmp_path / "linker" / "kb")
+    with pytest.raises(PelError, match="was indexed with another encoder"):
+        spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
+
+
+def test_save_kb_false_writes_where_it_is(trained, tmp_path, docs):
+    linker = trained.get_pipe("pel_linker")
+    linker.save_kb = False
+    try:
+        trained.to_disk(tmp_path / "pipeline")
+    finally:
+        linker.save_kb = True
+    assert not (tmp_path / "pipeline" / "pel_linker" / "kb").exists()
+    again = spacy.load(tmp_path / "pipeline")
+    assert again.get_pipe("pel_linker").kb.path == linker.kb.path
+    srsly.write_json(tmp_path / "pipeline" / "pel_linker" / "kb.json", {"path": str(tmp_path / "gone")})
+    lost = spacy.load(tmp_path / "pipeline")
+    with pytest.raises(PelError, match=r"is not at .*gone any more: run `python -m spacy pel index"):
+        lost(docs[0])
+
+
+def test_after_more_training_the_vectors_are_not_saved_as_if_they_fitted(tmp_path):
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    train(nlp, examples, optimizer, steps=2)
+    nlp.to_disk(tmp_path / "pipeline")
+    again = spacy.load(tmp_path / "pipeline")
+    assert not again.get_pipe("pel_linker").kb.has_vectors and len(again.get_pipe("pel_linker").kb) == len(ENTITIES)
+    with pytest.raises(PelError, match="has no vectors"):
+        again(unlinked(again)[0])
+
+
+def test_saving_in_place_after_more_training_leaves_what_can_be_loaded_and_indexed(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline")
+    optimizer = nlp.resume_training()
+    nlp.update(make_examples(nlp), sgd=optimizer)
+    nlp.to_disk(tmp_path / "pipeline")
+    again = spacy.load(tmp_path / "pipeline")
+    linker = again.get_pipe("pel_linker")
+    assert not linker.kb.has_vectors and len(linker.kb) == len(ENTITIES)
+    assert [path.name for path in linker.kb.path.iterdir()] == ["entities.sqlite"]
+    linker.index(progress=False)
+    assert again(unlinked(again)[0]).ents[0].kb_id_ == "D001241"
+
+
+def test_more_training_drops_the_tuned_threshold(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline")
+    nlp.get_pipe("pel_linker").cfg["nil_threshold"] = 0.5
+    nlp.update(make_examples(nlp), sgd=nlp.resume_training())
+    assert nlp.get_pipe("pel_linker").threshold is None
+
+
+def test_precision_is_the_reader_s_to_choose(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    settings = {"components": {"pel_linker": {"model": {"precision": "bf16"}}}}
+    nlp = spacy.load(tmp_path / "pipeline", config=settings)
+    assert nlp.get_pipe("pel_linker").model.attrs["settings"]["precision"] == "bf16"
+    assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+
+
+def test_training_with_a_loss_that_the_loaded_encoder_is_not_for(tmp_path):
+    _, dot, _, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        model={"similarity": "dot"},
+        loss={"@misc": "spacy_pel.CrossEntropyLoss.v1"},
+    )
+    dot.to_disk(tmp_path / "linker")
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker").from_disk(tmp_path / "linker")
+    with pytest.raises(PelError, match="similarity = 'dot' does not go with the loss"):
+        nlp.update(make_examples(nlp))
+
+
+def test_bytes_without_the_kb_leave_the_one_that_is_set(trained):
+    linker = spacy.blank("en").add_pipe("pel_linker")
+    linker.from_bytes(trained.get_pipe("pel_linker").to_bytes())
+    linker.from_bytes(linker.to_bytes(exclude=["kb"]), exclude=["kb"])
+    assert [links(linker(doc)) for doc in unlinked(trained)] == GOLD
+
+
+def test_threads_link_as_one(tmp_path):
+    """Dropout is saved with the encoder; a prediction never has it, whatever other threads do."""
+    encoder = write_encoder(tmp_path / "encoder")
+    nlp, linker, _, _ = make_pipeline(encoder, make_kb(tmp_path / "kb"), dropout=0.5)
+    linker.index(progress=False)
+    spans = [ent for doc in make_docs(nlp) for ent in doc.ents]
+    expected = linker.rank(spans, 5)
+    with ThreadPoolExecutor(8) as threads:
+        assert all(found == expected for found in threads.map(lambda _: linker.rank(spans, 5), range(40)))
+
+
+def test_as_tuples(trained):
+    pairs = [(doc, i) for i, doc in enumerate(unlinked(trained))]
+    linked = list(trained.pipe(pairs, as_tuples=True, batch_size=4))
+    assert [(links(doc), i) for doc, i in linked] == [(gold, i) for i, gold in enumerate(GOLD)]
+
+
+def test_without_gold_ents_predicted_entities_are_trained_on(tmp_path):
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, _, examples, _ = make_pipeline(encoder, kb, use_gold_ents=False)
+    assert nlp.update(examples) == {"pel_linker": 0.0}
+    for example in examples:
+        example.predicted.ents = [Span(example.predicted, e.start, e.end, label="X") for e in example.reference.ents]
+    assert nlp.update(examples)["pel_linker"] > 0
+
+
+def test_saving_into_the_folder_the_kb_is_mapped_from(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline")
+    nlp.to_disk(tmp_path / "pipeline")
+    assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+    again = spacy.load(tmp_path / "pipeline")
+    assert [links(again(doc)) for doc in unlinked(again)] == GOLD
+
+
+@pytest.mark.parametrize(
+    "broken", ["model/mention/model.safetensors", "model/tokenizer/tokenizer.json", "model/bi_encoder.json"]
+)
+def test_a_broken_model_folder_is_named(trained, tmp_path, broken):
+    save(trained, tmp_path / "linker")
+    path = tmp_path / "linker" / broken
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(PelError, match="no bi-encoder can be read from this folder"):
+        spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
+
+
+def test_initialize_names_what_is_missing(tmp_path):
+    nlp = spacy.blank("en")
+    linker = nlp.add_pipe("pel_linker", config=make_config())
+    examples = make_examples(nlp)
+    with pytest.raises(PelError, match=r"\[initialize.components.pel_linker\] has no encoder_loader"):
+        linker.initialize(lambda: examples, nlp=nlp)
+    _, linker, _, _ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.kb = None
+    with pytest.raises(PelError, match=r"\[initialize.components.pel_linker\] has no kb_loader"):
+        linker.initialize(lambda: examples, nlp=nlp)
+
+
+def test_gold_ids_of_another_scheme_are_found_at_initialisation(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("C0000001", "something")])
+    with pytest.raises(PelError, match=r"None of the 12 gold ids .*'D001241'.* is in the KB .*'C0000001'"):
+        make_pipeline(write_encoder(tmp_path / "encoder"), kb)
+
+
+def test_mentions_whose_gold_is_not_in_the_kb_give_no_loss(tmp_path):
+    kb = make_kb(tmp_path / "kb", [e for e in ENTITIES if e.id not in ("D009270", "D003000")])
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb)
+    before = linker.fingerprint
+    assert nlp.update([examples[-1]], sgd=optimizer, losses={}) == {"pel_linker": 0.0}
+    assert nlp.update([Example(nlp.make_doc("Nothing."), nlp.make_doc("Nothing."))], losses={}) == {"pel_linker": 0.0}
+    assert linker.fingerprint == before or optimizer.nr_update
+    assert nlp.update(examples, sgd=optimizer, losses={})["pel_linker"] > 0
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"layout": "both"}, "layout is 'both'"),
+        ({"model": {"similarity": "dot"}}, r"similarity = 'dot' does not go with the loss"),
+        ({"model": {"precision": "fp8"}}, "precision is 'fp8'"),
+        ({"top_k": 0}, "top_k, max_candidates, n_probe and search_threads must be at least 1"),
+    ],
+)
+def test_a_wrong_setting_is_named(config, message):
+    with pytest.raises(PelError, match=message):
+        spacy.blank("en").add_pipe("pel_linker", config=make_config(**config))
+
+
+def test_rows_longer_than_the_encoder_are_refused(tmp_path):
+    with pytest.raises(PelError, match="longer than the 64 positions"):
+        make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), model={"mention_length": 128})
+
+
+def test_odd_mentions_link_or_are_nil(trained):
+    words = ["患者", "は", "\x00\x07", "   ", "aspirin", "\n", "ليثيوم", "💔"]
+    doc = Doc(trained.vocab, words=words, sent_starts=[True] + [False] * 3 + [True] + [False] * 3)
+    doc.ents = [Span(doc, i, j, label="X") for i, j in ((0, 2), (2, 3), (3, 6), (6, 8))]
+    ents = trained(doc).ents
+    assert [bool(ent._.kb_ents) for ent in ents] == [True, False, True, True]
+    assert ents[1].kb_id_ == "NIL" and ents[1]._.is_nil
+    blank = Doc(trained.vocab, words=["a", " ", "b"])
+    [(candidates)] = trained.get_pipe("pel_linker").rank([blank[1:2]], 5)
+    assert candidates == []
+
+
+def test_a_doc_of_100_000_tokens(trained):
+    doc = Doc(trained.vocab, words=["aspirin", "was", "given", "."] * 25_000)
+    doc.ents = [Span(doc, i, i + 1, label="X") for i in (0, 50_000, 99_996)]
+    assert [ent.kb_id_ for ent in trained(doc).ents][1] in {e.id for e in ENTITIES}
+
+
+def test_scispacy_s_extension_stays(trained, docs):
+    Span.set_extension("kb_ents", default=[], force=True)  # as scispaCy's linker does
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker", source=trained)
+    assert nlp(docs[0]).ents[0]._.kb_ents[0][0] == "D001241"
+
+
+def save(nlp, path, exclude=()):
+    nlp.get_pipe("pel_linker").to_disk(path, exclude=exclude)
+    return path
+
+
+def copy_of(trained, folder):
+    """A linker of its own, with its own KB: `trained` serves all tests."""
+    return spacy.blank("en").add_pipe("pel_linker").from_disk(save(trained, folder / "copy"))

@@ -1,0 +1,156 @@
+"""`linker.explain`: what it says must be what the linker does."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import spacy
+from tiny import make_kb, make_pipeline, train, write_encoder
+
+from spacy_pel.errors import PelError
+from spacy_pel.pipeline.with_kb import trace
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explained")
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(folder / "encoder"), make_kb(folder / "kb"))
+    train(nlp, examples, optimizer, 60)
+    linker.index(progress=False)
+    return nlp, linker, folder
+
+
+@pytest.fixture
+def mention(linked):
+    nlp, linker, _ = linked
+    linker.cfg.clear()
+    linker.types, linker.labels_discard = [], []
+    doc = nlp.make_doc("She took aspirin after the heart attack .")
+    doc.ents = [doc.char_span(9, 16, label="DRUG")]
+    return doc
+
+
+def test_a_link(linked, mention):
+    nlp, linker, _ = linked
+    (ent,) = nlp(mention).ents
+    told = linker.explain(ent, 3)
+    assert told.kb_id == ent.kb_id_ and [tuple(c[::2]) for c in told.candidates] == ent._.kb_ents[:3]
+    assert [c.name for c in told.candidates] == [linker.kb[c.id].name for c in told.candidates]
+    assert told.reason == "there is no NIL threshold, so the best candidate is taken"
+    assert (told.threshold, told.probability, told.filtered) == (None, None, [])
+    assert str(told).startswith(f"aspirin → {ent.kb_id_}: there is no") and len(str(told).splitlines()) == 4
+
+
+@pytest.mark.parametrize(("above", "relation"), [(0.01, "is under"), (-0.01, "reaches")])
+def test_the_threshold_and_the_probability(linked, mention, above, relation):
+    nlp, linker, _ = linked
+    best = linker.rank([mention.ents[0]], 1)[0][0][1]
+    linker.cfg.update(nil_threshold=best + above, calibration=[0.0, 0.0])
+    (ent,) = nlp(mention).ents
+    told = linker.explain(ent)
+    assert told.kb_id == ent.kb_id_ and ent._.is_nil == (above > 0)
+    assert f"{best:.3f}, {relation} the NIL threshold of {best + above:.3f}" in told.reason
+    assert told.probability == ent._.kb_prob == 0.5
+    assert ("its best candidate is right" if above > 0 else "(right") + " with probability 0.50" in str(told)
+    with pytest.raises(PelError, match="at least one"):
+        linker.explain(ent, 0)
+
+
+def test_what_a_filter_took_away(linked, mention):
+    nlp, linker, _ = linked
+    free = linker.rank([mention.ents[0]], 12)[0]
+    best_kind = linker.kb[free[0][0]].types[0]
+    linker.types = sorted({"Chemical", "Disease", "Sign"} - {best_kind})
+    (ent,) = nlp(mention).ents
+    told = linker.explain(ent, 3)
+    assert ent.kb_id_ == told.candidates[0].id != free[0][0]
+    above = [id_ for id_, score in free[:3] if best_kind in linker.kb[id_].types and score >= told.candidates[-1].score]
+    assert [c.id for c in told.filtered] == above and above[0] == free[0][0]
+    assert "its types are not allowed" in str(told) and "would reach" not in told.reason
+    linker.nil_threshold = free[0][1] - 1e-4
+    told = linker.explain(ent, 3)
+    linker.nil_threshold = "tuned"
+    assert told.kb_id == "NIL" and f"{free[0][0]} would reach it, with {free[0][1]:.3f}, but its types" in told.reason
+
+
+def test_without_candidates(linked, mention):
+    nlp, linker, _ = linked
+    linker.labels_discard = ["DRUG"]
+    (ent,) = nlp(mention).ents
+    told = linker.explain(ent)
+    assert told.kb_id == ent.kb_id_ == "NIL" and told.reason == 'the label "DRUG" is in labels_discard'
+    assert ent._.kb_prob is None
+    linker.labels_discard = []
+    doc = spacy.tokens.Doc(nlp.vocab, words=["a", "\u200b"])
+    doc.ents = [spacy.tokens.Span(doc, 1, 2, label="X")]
+    (ent,) = nlp(doc).ents
+    told = linker.explain(ent)
+    assert told.kb_id == ent.kb_id_ and (told.candidates or told.reason.startswith("it has no candidate"))
+
+
+def test_what_was_tuned_is_saved_and_forgotten(linked, mention):
+    nlp, linker, folder = linked
+    linker.cfg.update(nil_threshold=0.1, calibration=[3.0, -1.0])
+    nlp.to_disk(folder / "saved")
+    read = spacy.load(folder / "saved")
+    (ent,) = read(mention).ents
+    assert read.get_pipe("pel_linker").calibration == (3.0, -1.0) and 0 < ent._.kb_prob < 1
+    linker.forget_tuning()
+    assert linker.calibration is None and linker.threshold is None
+
+
+def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
+    _, linker, _ = linked
+    own, other = linker.kb, make_kb(tmp_path / "other")
+    linker.cfg.update(nil_threshold=0.1, tuned_with=trace(own))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.set_kb(own.copy_to(tmp_path / "copy"))
+    named = rf"tuned with the KB {own.path} \(12 entities, build \w+\), and it now has the KB {other.path} \(12 entit"
+    with pytest.warns(UserWarning, match=named):
+        linker.set_kb(other)
+    shrunk = own.copy_to(tmp_path / "shrunk")
+    shrunk.remove([next(iter(shrunk))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.set_kb(shrunk)
+    shrunk.remove([next(iter(shrunk))])  # two of twelve: more than a tenth
+    with pytest.warns(UserWarning, match=rf"{shrunk.path} \(10 entities"):
+        linker.set_kb(shrunk)
+    linker.forget_tuning()
+    linker.set_kb(own)
+
+
+def test_scores_that_the_threshold_was_not_tuned_for(linked):
+    nlp, linker, folder = linked
+    linker.cfg.update(nil_threshold=0.1, lexical={"ngram": 0.25, "exact": 0.5})
+    linker.cfg["tuned_with"] = trace(linker.kb, linker.lexical_weights)
+    nlp.to_disk(folder / "with_names")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spacy.load(folder / "with_names")
+        linker.lexical = dict(linker.cfg["lexical"])
+    named = r"scores with lexical = {'ngram': 0.25, 'exact': 0.5}, and they are now with None"
+    with pytest.warns(UserWarning, match=named):
+        linker.lexical = None
+    with pytest.warns(UserWarning, match=named):
+        spacy.load(folder / "with_names", config={"components.pel_linker.lexical": None})
+    linker.forget_tuning()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.lexical = "tuned"
+
+
+@pytest.mark.parametrize("threshold", [1.5, -2])
+def test_a_threshold_that_is_no_score(threshold):
+    with pytest.raises(PelError, match=rf"nil_threshold = {threshold} is no score"):
+        spacy.blank("en").add_pipe("pel_linker", config={"nil_threshold": threshold})
+    linker = spacy.blank("en").add_pipe("pel_linker")
+    for value in (threshold, float("nan"), "foo", True):
+        with pytest.raises(PelError, match="is no score"):
+            linker.nil_threshold = value
+    assert linker.nil_threshold == "tuned"
+    dot = {"model": {"@architectures": "spacy_pel.BiEncoder.v1", "similarity": "dot"}}
+    loss = {"loss": {"@misc": "spacy_pel.CrossEntropyLoss.v1"}}
+    spacy.blank("en").add_pipe("pel_linker", config={"nil_threshold": threshold, **dot, **loss})

@@ -1,0 +1,269 @@
+"""What a linker keeps while it learns: refreshes, the age of its vectors, the rows it has seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_encoder
+
+from spacy_pel.errors import PelError
+from spacy_pel.evaluation.scorer import score_links
+from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.models.bi_encoder import encode_entities
+from spacy_pel.models.tower import tower_module
+from spacy_pel.training.callbacks import make_refresh_negatives
+from spacy_pel.training.layouts import Candidates
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    return make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+
+
+def test_negatives_are_refreshed_once_an_epoch(pipeline, monkeypatch):
+    nlp, linker, _, _ = pipeline
+    refreshed = []
+    monkeypatch.setattr(linker, "refresh_negatives", lambda: refreshed.append(step))
+    callback = make_refresh_negatives()
+    for step, epoch in enumerate([0, 0, 0, 1, 1, 2]):
+        callback(nlp, {"step": step, "epoch": epoch})
+    assert refreshed == [0, 3, 5]
+    nlp.config["training"]["frozen_components"] = ["pel_linker"]
+    callback(nlp, {"step": 6, "epoch": 3})
+    assert refreshed == [0, 3, 5]
+
+
+def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
+    nlp, linker, _, _ = pipeline
+    refreshed = []
+    monkeypatch.setattr(linker, "refresh_negatives", lambda: refreshed.append(step))
+    callback = make_refresh_negatives(every=3)
+    for step, epoch in enumerate([0, 0, 0, 1, 1, 2, 2, 2]):
+        callback(nlp, {"step": step, "epoch": epoch})
+    assert refreshed == [0, 3, 6]
+
+
+@pytest.mark.parametrize("every", ["hour", 0])
+def test_another_rhythm_is_refused(every):
+    with pytest.raises(PelError, match=f"every is {every!r}"):
+        make_refresh_negatives(every=every)
+
+
+def test_random_negatives_need_no_pass_over_the_kb(tmp_path):
+    nlp, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 4},
+    )
+    linker.refresh_negatives()
+    nlp.update(examples)
+    assert linker._trainer._index is None
+
+
+def test_scores_are_of_vectors_at_most_one_update_old(pipeline):
+    nlp, linker, examples, optimizer = pipeline
+    linker.refresh_negatives()
+    trainer = linker._trainer
+    first = current_index(trainer)
+    nlp.update(examples, sgd=optimizer)
+    assert current_index(trainer) is first
+    nlp.update(examples, sgd=optimizer)
+    second = current_index(trainer)
+    assert second is not first
+    vectors = encode_entities(linker.model, trainer.entity_rows)
+    scores, rows = second.search(vectors, 1)
+    assert rows[:, 0].tolist() == list(range(len(linker.kb)))
+    np.testing.assert_allclose(scores[:, 0], 1.0, atol=1e-5)
+
+
+def current_index(trainer):
+    trainer.search(np.zeros((1, 32), dtype="float32"), 1)
+    return trainer._index
+
+
+def test_mention_rows_are_made_once(pipeline, monkeypatch):
+    nlp, linker, examples, optimizer = pipeline
+    nlp.update(examples, sgd=optimizer)
+    builder = linker.model.attrs["row_builder"]
+    asked = []
+    original = builder.mentions
+    monkeypatch.setattr(builder, "mentions", lambda spans: asked.append(len(spans)) or original(spans))
+    nlp.update(examples, sgd=optimizer)
+    assert asked == [0]
+
+
+def test_rows_of_too_many_mentions_are_made_again(pipeline, monkeypatch):
+    nlp, linker, examples, optimizer = pipeline
+    monkeypatch.setattr("spacy_pel.training.session.MOST_ROWS", 5)
+    nlp.update(examples[:4], sgd=optimizer)
+    nlp.update(examples[3:], sgd=optimizer)
+    kept = len(linker._training()._mention_rows)
+    assert kept == sum(len(gold_mentions(example.reference)) for example in examples[3:])
+
+
+def test_gradients_of_two_batches_add_up(tmp_path):
+    """Without an optimizer step between them, as spaCy's accumulate_gradient has it. Negatives: all of the KB."""
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 64},
+    )
+    weights = dict(tower_module(linker.model.get_ref("mention_tower")).named_parameters())
+    mentions = [mention for example in examples for mention in gold_mentions(example.reference)]
+
+    def gradients(*batches):
+        for weight in weights.values():
+            weight.grad = None
+        for batch in batches:
+            linker._training().accumulate(batch)
+        return {name: weight.grad.clone() for name, weight in weights.items() if weight.grad is not None}
+
+    first, second, both = gradients(mentions[:6]), gradients(mentions[6:]), gradients(mentions[:6], mentions[6:])
+    assert len(both) > 30 and any(gradient.abs().sum() > 0 for gradient in both.values())
+    for name, gradient in both.items():
+        torch.testing.assert_close(gradient, first[name] + second[name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_same_concept_under_another_id_is_never_a_negative(tmp_path, monkeypatch):
+    entities = [replace(e, xrefs=("D009203", "MSH:X")) if e.id == "D006333" else e for e in ENTITIES]
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb", entities),
+        negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 64},
+        layout="per_mention",
+    )
+    one, other = (linker.kb.rows([id_])[id_] for id_ in ("D009203", "D006333"))
+    assert linker.kb.same_concepts().tolist() == [[other, one]]
+    seen = []
+    original = Candidates.__init__
+    monkeypatch.setattr(
+        Candidates, "__init__", lambda self, *args, **kw: seen.append(args) or original(self, *args, **kw)
+    )
+    linker.update(examples)
+    ((rows, _, positives, negatives, *_),) = seen
+    rows = rows.reshape(positives.shape)
+    wrong_of = {gold: set(row[mask].tolist()) for gold, row, mask in zip(rows[:, 0].tolist(), rows, negatives)}
+    everything = set(range(12))
+    assert wrong_of[one] == wrong_of[other] == everything - {one, other}
+    assert wrong_of[linker.kb.rows(["D001241"])["D001241"]] == everything - {0}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"layout": "shared"},
+        {"negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 4}},
+        {"negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 4, "replace": True, "in_batch": True}},
+    ],
+)
+def test_nce_wants_independent_draws_of_each_mention(settings):
+    nce = {
+        "layout": "per_mention",
+        "negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 4, "replace": True},
+        "loss": {"@misc": "spacy_pel.NCELoss.v1"},
+        "model": {"similarity": "dot"},
+    }
+    spacy.blank("en").add_pipe("pel_linker", config=make_config(**nce))
+    with pytest.raises(PelError, match=r"spacy_pel.NCELoss.v1"):
+        spacy.blank("en").add_pipe("pel_linker", config=make_config(**(nce | settings)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": "NCELoss", "layout": "per_mention", "draw": "iid", "similarity": "dot"},
+        {"loss": "ProxyLoss", "layout": "per_mention", "draw": "top", "in_batch": True, "similarity": "cosine"},
+        {"loss": "ProxyLoss", "layout": "shared", "draw": "sample", "in_batch": False, "similarity": "cosine"},
+    ],
+    ids=str,
+)
+def test_it_learns(tmp_path, settings):
+    negatives = {"@misc": "spacy_pel.MixedNegatives.v1", "n": 4, "draw": settings["draw"], "pool": 6}
+    nlp, linker, examples, optimizer = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        loss={"@misc": f"spacy_pel.{settings['loss']}.v1"},
+        layout=settings["layout"],
+        negatives=negatives | {"in_batch": settings.get("in_batch")},
+        model={"similarity": settings["similarity"]},
+    )
+    losses = train(nlp, examples, optimizer, 90)
+    assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+    linker.index(progress=False)
+    assert nlp.evaluate(examples)["nel_recall_at_1"] > 0.6
+
+
+def test_a_search_over_some_rows_encodes_those_alone(pipeline, monkeypatch):
+    _, linker, examples, _ = pipeline
+    assert not linker.is_training
+    linker.update(examples)
+    trainer = linker._trainer
+    encoded = []
+    monkeypatch.setattr(
+        "spacy_pel.training.session.encode_entities",
+        lambda model, rows: encoded.append(len(rows)) or encode_entities(model, rows),
+    )
+    some = np.array([2, 5, 11])
+    search = linker.search_over(some)
+    queries = encode_entities(linker.model, trainer.entity_rows)
+    scores, rows = search(queries, 2)
+    assert encoded == [3]
+    exact = queries @ queries[some].T
+    order = np.argsort(-exact, axis=1)[:, :2]
+    assert rows.tolist() == some[order].tolist()
+    np.testing.assert_allclose(scores, np.take_along_axis(exact, order, axis=1), atol=1e-5)
+    assert search(queries, 2, np.array([5, 6]))[1][:, 0].tolist() == [5] * 12
+
+
+def test_dev_scores_over_a_part_of_the_kb(pipeline):
+    _, linker, examples, _ = pipeline
+    linker.update(examples)
+    asked = []
+    original = linker.search_over
+    linker.search_over = lambda rows: asked.append(rows.tolist()) or original(rows)
+    gold = set(linker.kb.rows({m.ids[0] for eg in examples[:2] for m in gold_mentions(eg.reference)}).values())
+    draws = ((1, 0), (1, 1), (1, 2), (1, 0), (99, 0))
+    some, _, _, again, whole = (score_links(examples[:2], linker=linker, kb_sample=n, seed=seed) for n, seed in draws)
+    assert [len(rows) for rows in asked] == [5, 5, 5, 5, 12]  # 4 gold entities and 1 more; all
+    assert asked[0] == asked[3] and all(gold < set(rows) for rows in asked)
+    assert len({tuple(rows) for rows in asked[:3]}) > 1
+    assert some == again and whole == score_links(examples[:2], linker=linker)
+    assert some["nel_recall_at_1"] >= whole["nel_recall_at_1"]
+
+
+@pytest.mark.parametrize("layout", ["shared", "per_mention"])
+@pytest.mark.parametrize("in_batch", [True, False])
+@pytest.mark.parametrize("n_entities", [1, 12])
+def test_a_batch_of_one_mention(tmp_path, layout, in_batch, n_entities):
+    """Also in a KB that has its entity only, so that there is no negative at all."""
+    entities = [e for e in ENTITIES if n_entities > 1 or e.id == "D001241"]
+    nlp, linker, examples, optimizer = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb", entities),
+        layout=layout,
+        negatives={"@misc": "spacy_pel.MixedNegatives.v1", "n": 4, "in_batch": in_batch},
+    )
+    doc = examples[0].reference
+    doc.spans["gold_mentions"] = [span for span in doc.spans["gold_mentions"] if span.kb_id_ == "D001241"]
+    losses = [nlp.update(examples[:1], sgd=optimizer, losses={})["pel_linker"] for _ in range(5)]
+    assert np.isfinite(losses).all() and losses[-1] < losses[0]
+    assert np.isfinite(linker.latest_update.gradient_norm)
+
+
+def test_without_context_the_same_form_has_one_answer(tmp_path):
+    nlp, linker, examples, optimizer = make_pipeline(
+        write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), model={"context": 0}
+    )
+    train(nlp, examples, optimizer, 10)
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "saved")
+    for pipeline in (nlp, spacy.load(tmp_path / "saved")):
+        docs = [pipeline.make_doc(text) for text in ("She took aspirin .", "No aspirin after the heart attack")]
+        for doc in docs:
+            doc.ents = [doc.char_span(doc.text.index("aspirin"), doc.text.index("aspirin") + 7, label="X")]
+        one, other = (doc.ents[0]._.kb_ents for doc in map(pipeline, docs))
+        assert one == other and len(one) == 5

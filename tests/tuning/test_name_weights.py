@@ -1,0 +1,59 @@
+"""The fit of the lexical weights: on mentions drawn from a model whose weights are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from spacy.tokens import Span
+from spacy.vocab import Vocab
+
+from spacy_pel.errors import PelError
+from spacy_pel.evaluation.metrics import link_metrics
+from spacy_pel.mentions.gold import GoldMention
+from spacy_pel.search.weights import Weights
+from spacy_pel.tuning.name_weights import NONE, GoldCandidates, fit_weights
+
+SCALE, OUTSIDE, TRUE = 20.0, 8.0, np.array([0.3, 0.15])
+
+
+def drawn(n, seed=0, n_candidates=12):
+    from spacy.tokens import Doc
+
+    rng = np.random.default_rng(seed)
+    doc = Doc(Vocab(), words=["x"])
+    found = []
+    for _ in range(n):
+        similarity = rng.uniform(-0.2, 0.6, n_candidates).astype(np.float32)
+        lexical = np.column_stack([rng.uniform(0, 1, n_candidates), rng.random(n_candidates) < 0.1]).astype(np.float32)
+        logits = np.append(SCALE * (similarity + lexical @ TRUE), OUTSIDE)
+        chosen = rng.choice(n_candidates + 1, p=np.exp(logits) / np.exp(logits).sum())
+        ids = np.array([f"E{i}" for i in range(n_candidates)], dtype=object)
+        gold = ("NIL",) if chosen == n_candidates else (f"E{chosen}",)
+        mention = GoldMention(Span(doc, 0, 1), gold)
+        found.append(GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, gold)))
+    return found
+
+
+def test_the_weights_that_made_the_data_are_found():
+    assert fit_weights(drawn(4000)) == pytest.approx(TRUE, abs=0.02)
+
+
+def test_they_rank_better_than_similarity_alone():
+    ids = {f"E{i}" for i in range(12)}
+    before, after = (
+        link_metrics([one.ranked(own) for one in drawn(500, seed=1)], ids) for own in (NONE, Weights(*TRUE))
+    )
+    assert after["recall_at_1"] > before["recall_at_1"] + 0.1 and after["nil_auprc"] > before["nil_auprc"]
+
+
+def test_names_that_say_nothing_weigh_nothing():
+    rng = np.random.default_rng(2)
+    mentions = [one._replace(lexical=rng.random(one.lexical.shape).astype(np.float32)) for one in drawn(2000)]
+    right = [one._replace(right=one.similarity == one.similarity.max()) for one in mentions]
+    assert max(fit_weights(right)) < 0.01
+
+
+def test_without_a_right_candidate():
+    wrong = [one._replace(right=np.zeros(12, dtype=bool)) for one in drawn(3)]
+    with pytest.raises(PelError, match="nothing to fit"):
+        fit_weights(wrong)
