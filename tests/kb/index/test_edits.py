@@ -219,8 +219,8 @@ def test_names_are_found_whatever_their_case_and_punctuation(tmp_path):
 
 
 def test_keys_that_collide_are_told_apart(tmp_path, monkeypatch):
-    for module in ("entity_file", "entity_store"):
-        monkeypatch.setattr(f"spacy_pel.kb.{module}.alias_key", lambda form: 7)
+    for module in ("writing", "store"):
+        monkeypatch.setattr(f"spacy_pel.kb.records.{module}.alias_key", lambda form: 7)
     kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a"), Entity("B", "b")])
     assert [e.id for e in kb.named("b")] == ["B"]
 
