@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, Any
 from .about import __version__
 
 if TYPE_CHECKING:
+    from .evaluation.evaluate import evaluate
+    from .kb.entity import Entity
+    from .kb.knowledge_base import KnowledgeBase
+    from .pipeline.linker import PelLinker
     from .reports.visual import render_links
 
-__all__ = ["__version__", "render_links"]
+__all__ = ["Entity", "KnowledgeBase", "PelLinker", "__version__", "evaluate", "render_links"]
 
-HOMES = {"render_links": "reports.visual"}  # imported when they are asked for
+HOMES = {  # imported when they are asked for
+    "Entity": "kb.entity",
+    "KnowledgeBase": "kb.knowledge_base",
+    "PelLinker": "pipeline.linker",
+    "evaluate": "evaluation.evaluate",
+    "render_links": "reports.visual",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,9 @@ import spacy
 from spacy.tokens import Span
 
 from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.pipeline.settings import LinkSettings
+from spacy_pel.pipeline.tuning import tune_nil
+from spacy_pel.tuning.tuned import Tuned
 
 NLP = spacy.blank("en")
 
@@ -24,19 +27,23 @@ class Ids(set):
 
 
 class LookupLinker:
-    """Has what evaluation asks of a linker: `rank`, `kb`, `top_k`, `threshold`, `nil_threshold`,
-    `lexical_weights`, `cfg`."""
+    """Has what evaluation and tuning ask of a linker."""
 
-    top_k = 16
-    calibration = lexical_weights = None
+    session = name_weights = None
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):
         self.found = found
         self.kb = kb if kb is None or isinstance(kb, Ids) else Ids(kb)
         self.threshold = threshold
-        self.nil_threshold = nil_threshold
-        self.cfg = {}
+        self.settings = LinkSettings(top_k=16, nil_threshold=nil_threshold)
+        self.tuned, self.cfg = Tuned(), {}
         self.calls = []
+
+    def require_kb(self):
+        return self.kb
+
+    def tune_nil(self, docs, **options):
+        return tune_nil(self, docs, **options)
 
     def rank(self, spans, k):
         self.calls.append((len(spans), k))

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.tuning.calibration import Calibration
+from spacy_pel.tuning.tuned import Tuned
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -57,11 +59,11 @@ def checkout(tmp_path_factory):
     settings = {"negatives": RANDOM, "adversarial": None, "save_kb": False, "model": {"context": 3}}
     nlp, linker, examples, optimizer = make_pipeline(encoder, KnowledgeBase(folder / "kb"), SENTENCES, **settings)
     train(nlp, examples, optimizer, steps=60)
-    linker.cfg |= {"nil_threshold": 0.0, "calibration": [20.0, 0.0]}
+    linker.tuned = Tuned(nil_threshold=0.0, calibration=Calibration(20.0, 0.0))
     (folder / "training").mkdir()
     nlp.to_disk(folder / "training" / "model-last")
     pel("index", folder / "training" / "model-last", folder / "kb", folder / "linker")
-    srsly.write_json(folder / "linker" / "pel_linker" / "cfg", linker.cfg)
+    srsly.write_json(folder / "linker" / "pel_linker" / "cfg", linker.tuned.to_dict())
     shutil.copy(folder / "data" / "kb.jsonl", root / "entities.jsonl")
     shutil.copy(folder / "data" / "train.pubtator", root / "annotated.pubtator")
     return root

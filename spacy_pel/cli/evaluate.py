@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
     from ..mentions.ranked import RankedMention
 
-MIN_DEPTH = 64  # recall_at_64 is always reported
 TABLE = {
     "Mentions": ("n_mentions", "n_in_kb", "n_nil", "n_unannotated"),
     "In the KB": (
@@ -57,62 +56,37 @@ def evaluate(
     Example: python -m spacy pel evaluate linker corpus/dev.spacy --train corpus/train.spacy --output metrics/dev.json
     """
     from itertools import islice
-    from time import perf_counter
 
     from ..corpora.docbin import read_docs
     from ..evaluation.end_to_end import end_to_end
-    from ..evaluation.metrics import link_metrics
-    from ..evaluation.ranking import rank_gold
+    from ..evaluation.evaluate import measure
     from ..files.atomic import write_atomically
-    from ..kb.entity import NIL
-    from ..mentions.gold import ambiguous_forms, gold_of
     from ..reports.plots import require_matplotlib
-    from ..tuning.calibration import calibration_metrics
-    from ..tuning.nil import nil_curve
 
     if plots:
         require_matplotlib()
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    assert linker.kb is not None  # load_linker saw to it
     docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
-    mentions = gold_of(docs, linker.kb)
-    gold_ids = {id_ for mention in mentions for id_ in mention.ids}
-    if not gold_ids:
-        raise PelError(f"{corpus} has no annotated mention: there is nothing to measure")
-    known: dict[str, Any] = {}
-    if train:
-        learnt = gold_of(read_docs(train, nlp.vocab), linker.kb)
-        known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
-        known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
-
+    learnt = list(read_docs(train, nlp.vocab)) if train else None
     if plots:
         _make_folder(plots)
-    start = perf_counter()
-    ranked = rank_gold(linker, docs, k=max(MIN_DEPTH, linker.top_k), progress=True)
-    seconds = perf_counter() - start
-    metrics: dict[str, Any] = {"corpus": str(corpus)}
-    metrics |= link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, **known)
-    metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
-
-    metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, linker.kb)}
-    if linker.calibration is not None:
-        metrics |= calibration_metrics(ranked, linker.calibration)
-        if linker.kb.metric == "dot":
-            metrics["score_ece"] = None  # a dot product is nothing like a probability
-
+    try:
+        ranked, measures = measure(linker, docs, train=learnt, progress=True)
+    except PelError as error:
+        raise PelError(f"{corpus}: {error}") from error
+    metrics = {"corpus": str(corpus)} | measures
     if with_end_to_end:
-        metrics |= end_to_end(nlp, docs, linker.kb, linker.spans_key)
+        metrics |= end_to_end(nlp, docs, linker.require_kb(), linker.settings.spans_key)
 
     _print_table(metrics)
-    n_missing = sum(id_ not in linker.kb for id_ in gold_ids - {NIL})
-    n_ids = len(gold_ids - {NIL})
+    n_missing, n_ids = metrics["n_gold_ids_missing"], metrics["n_gold_ids"]
     tell = msg.warn if 0 < n_ids == n_missing else msg.text
     tell(f"{n_missing:,} of {n_ids:,} distinct gold ids are not in the KB.")
     if output:
         write_atomically(output, (json.dumps(metrics, indent=2, allow_nan=False) + "\n").encode())
         msg.good(f"Wrote {output}")
     if plots:
-        _write_plots(plots, ranked, metrics, linker.kb)
+        _write_plots(plots, ranked, metrics, linker.require_kb())
 
 
 def _make_folder(path: Path) -> None:

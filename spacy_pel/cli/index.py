@@ -40,7 +40,7 @@ def index(
     start = perf_counter()
     with new_folder(out.absolute()) as folder:
         (folder / name).mkdir()
-        threshold = linker.forget_nil()
+        threshold, linker.tuned = linker.tuned.nil_threshold, linker.tuned.without_nil()
         linker.set_kb(source.copy_to(folder / name / "kb", vectors=False))
         linker.index(index_type=index_type)
         linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True

@@ -6,7 +6,7 @@ import json
 import re
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from wasabi import msg
@@ -46,17 +46,18 @@ def load_linker(
     """
     from spacy.cli._util import import_code, setup_gpu
 
+    from ..evaluation.evaluate import find_linker
+
     try:
         setup_gpu(gpu_id, silent=True)
     except ValueError as error:  # thinc's, without cupy
         raise PelError(f"--gpu-id {gpu_id}: {error}; see the extra `gpu` of spacy-pel, or leave it out") from error
     import_code(code)
     nlp = _load(pipeline, needs_kb)
-    names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
-    if len(names) != 1:
-        raise PelError(f"{pipeline} must hold one pel_linker, and holds {len(names)} among {nlp.pipe_names}")
-    name = names[0]
-    linker = cast("PelLinker", nlp.get_pipe(name))
+    try:
+        name, linker = find_linker(nlp, needs_kb=False)
+    except PelError as error:
+        raise PelError(f"{pipeline}: {error}") from error
     if needs_kb and linker.kb is None:
         raise PelError(f"{name} of {pipeline} has no KB: give it one with `spacy pel index {pipeline} KB OUT`")
     return nlp, name, linker
@@ -65,10 +66,12 @@ def load_linker(
 def write_tuned(nlp: Language, name: str, linker: PelLinker, key: str) -> None:
     """Write the `cfg` of a linker that was loaded, and nothing else, into its pipeline, and say so. key: the setting
     that has to be "tuned", for what was stored to be in force."""
+    from ..pipeline.saving import learnt_state
+
     file = nlp.path / name / "cfg"
-    write_atomically(file, json.dumps(linker.cfg, indent=2, allow_nan=False).encode())
+    write_atomically(file, json.dumps(learnt_state(linker), indent=2, allow_nan=False).encode())
     msg.good(f"Wrote {file}")
-    setting = getattr(linker, key)
+    setting = getattr(linker.settings, key)
     if setting != "tuned":
         value = "null" if setting is None else setting
         msg.warn(

@@ -26,23 +26,17 @@ def tune_lexical(
     Example: python -m spacy pel tune-lexical linker corpus/dev.spacy
     """
     from ..corpora.docbin import read_docs
-    from ..evaluation.metrics import link_metrics
-    from ..tuning.name_weights import NONE, find_for_gold, fit_weights
 
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    assert linker.kb is not None  # load_linker saw to it
-    found = find_for_gold(linker, read_docs(dev, nlp.vocab), linker.top_k, progress=True)
+    docs = list(read_docs(dev, nlp.vocab))
     try:
-        weights = fit_weights(found)
+        weights, before, after, dropped = linker.tune_names(docs, progress=True)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
-    threshold = linker.forget_nil() if linker.lexical == "tuned" else None  # else the scores stay as they are
-    linker.cfg["lexical"] = weights._asdict()
     write_tuned(nlp, name, linker, "lexical")
-    if threshold is not None:
-        msg.warn(f"Dropped the NIL threshold {threshold:.4f}, tuned for other scores: run `spacy pel tune-nil`")
+    if dropped is not None:
+        msg.warn(f"Dropped the NIL threshold {dropped:.4f}, tuned for other scores: run `spacy pel tune-nil`")
 
-    before, after = (link_metrics([one.ranked(own) for one in found], linker.kb) for own in (NONE, weights))
     rows = [
         ("Weight of 3-grams", "0", f"{weights.ngram:.4f}"),
         ("Weight of an exact match", "0", f"{weights.exact:.4f}"),

@@ -26,30 +26,22 @@ def tune_nil(
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
-    """Find the score below which a mention is best called NIL, and what makes of a score the probability that a link is
-    right (`ent._.kb_prob`), and store both in the pipeline.
+    """Fit the NIL threshold, calibrate scores to probabilities (`ent._.kb_prob`), and store both in the pipeline. A
+    mention whose best score is below the threshold is NIL.
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy --target precision=0.9
     """
     from ..corpora.docbin import read_docs
-    from ..evaluation.ranking import rank_gold
-    from ..pipeline.with_kb import trace
-    from ..tuning.calibration import calibration_metrics, fit_ranked
-    from ..tuning.nil import tune_threshold
 
     wanted = _parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    assert linker.kb is not None  # load_linker saw to it
-    ranked = rank_gold(linker, read_docs(dev, nlp.vocab), k=1, progress=True)
+    docs = list(read_docs(dev, nlp.vocab))
     try:
-        tuned, calibration = tune_threshold(ranked, linker.kb, wanted), fit_ranked(ranked)
+        tuned, _, link_ece = linker.tune_nil(docs, target=wanted, progress=True)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
-    linker.cfg["calibration"] = list(calibration)
-    linker.cfg["nil_threshold"] = tuned.threshold
-    linker.cfg["tuned_with"] = trace(linker.kb, linker.lexical_weights)
     write_tuned(nlp, name, linker, "nil_threshold")
 
     msg.table(
@@ -60,7 +52,7 @@ def tune_nil(
             ("NIL F1", f"{tuned.f1:.4f}"),
             ("NIL mentions", f"{tuned.n_nil:,} of {tuned.n_mentions:,}"),
             ("In the KB and linked right", f"{tuned.linked_right:.4f} (without a threshold {tuned.recall_at_1:.4f})"),
-            ("Calibration error", f"{calibration_metrics(ranked, calibration)['link_ece']:.4f}"),
+            ("Calibration error", f"{link_ece:.4f}"),
         ],
         aligns=("l", "r"),
     )

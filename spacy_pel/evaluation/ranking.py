@@ -14,21 +14,27 @@ from ..mentions.ranked import RankedMention
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
 
 
-class Ranker(Protocol):
+class CanRank(Protocol):
     """What can be evaluated: it gives (id, score) for each span, best first, of the entities in its `kb`."""
 
     kb: Any
 
-    def rank(self, spans: Sequence[Span], k: int, **settings: Any) -> list[list[tuple[str, float]]]: ...
+    def rank(self, spans: Sequence[Span], k: int, **options: Any) -> list[list[tuple[str, float]]]: ...
 
 
 def rank_gold(
-    linker: Ranker, docs: Iterable[Doc], k: int, *, progress: bool = False, **settings: Any
+    linker: CanRank, docs: Iterable[Doc], k: int, *, progress: bool = False, **options: Any
 ) -> list[RankedMention]:
     """The best `k` candidates for every gold mention of `docs`, in their order; retired gold ids as their successors.
 
     Unannotated mentions are not ranked, since no measure looks at their candidates: theirs are empty.
-    progress: show a bar, if standard error is a terminal. settings: more arguments for the linker's `rank`.
+
+    Args:
+        linker: What ranks.
+        docs: Docs with gold mentions.
+        k: How many candidates.
+        progress: Whether to show a bar, if standard error is a terminal.
+        options: More arguments for the linker's `rank`.
     """
     mentions = gold_of(docs, linker.kb)
     spans = [mention.span for mention in mentions if mention.ids]
@@ -36,7 +42,7 @@ def rank_gold(
     with tqdm(total=len(spans), desc="Linking", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(spans), CHUNK):
             chunk = spans[start : start + CHUNK]
-            found.extend(linker.rank(chunk, k, **settings))
+            found.extend(linker.rank(chunk, k, **options))
             bar.update(len(chunk))
     candidates = iter(found)
     return [RankedMention(mention.ids, next(candidates) if mention.ids else (), mention.form) for mention in mentions]

@@ -38,10 +38,13 @@ def score_links(
     if linker.kb is None:
         return dict(NO_SCORES)
     docs = [example.reference for example in examples]
-    settings = {}
-    if kb_sample and linker.is_training:
-        settings["search"] = linker.search_over(_gold_and_others(docs, linker.kb, kb_sample, seed))
-    ranked = rank_gold(linker, docs, k=64, **settings)
+    options = {}
+    if linker.session is not None:  # the KB as it is encoded now, by vectors alone
+        live = linker.session.live
+        options["search"] = (
+            live.search_over(_gold_and_others(docs, linker.kb, kb_sample, seed)) if kb_sample else live.search()
+        )
+    ranked = rank_gold(linker, docs, k=64, **options)
     metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold)
     return {key: metrics[key.removeprefix("nel_")] for key in NO_SCORES}
 

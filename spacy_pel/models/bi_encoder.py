@@ -9,7 +9,7 @@ model/
 import copy
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import srsly
 import torch
 from safetensors.torch import load_file, save_file
+from spacy.tokens import Span
 from spacy.util import minibatch
 from thinc.api import Model, get_torch_default_device, to_numpy
 from thinc.types import Floats2d
@@ -33,6 +34,7 @@ from .token_rows import TokenRows
 from .tower import POOLINGS, SIMILARITIES, make_tower, set_transformer, tower_module
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
+UNREADABLE = -1
 TOWERS = ("mention", "entity")  # shared towers have the first only
 ENTITY_SETTINGS = ("entity_length", "similarity", "entity_template", "aliases")
 
@@ -121,6 +123,21 @@ def row_builder(model: Model) -> RowBuilder:
             "[initialize.components.pel_linker] and initialise the pipeline."
         )
     return model.attrs["row_builder"]
+
+
+def encode_spans(model: Model, spans: Sequence[Span]) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors (d, hidden) float32 of the distinct `spans`, and for every span (n,) which is its own, or
+    `UNREADABLE` where it has no word piece. Spans are the same if their rows and their texts are: a row that was cut,
+    or has a piece that the encoder does not know, can be that of several texts."""
+    rows, row_of = row_builder(model).mentions(spans).unique()
+    lengths = rows.lengths
+    readable = lengths.nonzero()[0]
+    encoded = encode_mentions(model, rows.take(readable))
+    numbers: dict[tuple[int, str], int] = {}
+    places = np.full(len(spans), UNREADABLE)
+    for i in lengths[row_of].nonzero()[0].tolist():
+        places[i] = numbers.setdefault((row_of[i], spans[i].text), len(numbers))
+    return encoded[np.searchsorted(readable, [row for row, _ in numbers])], places
 
 
 def encode_mentions(model: Model, rows: TokenRows) -> np.ndarray:

@@ -1,173 +1,63 @@
 """The `pel_linker` component: mentions in, KB ids, a NIL flag and scored candidates out.
 
-This module is imported by every `spacy.blank`, so it imports spaCy only; torch, transformers and faiss load when a
-linker is built.
+It is imported by every `spacy.blank`, so it imports spaCy only; torch, transformers and faiss load when a linker is
+built.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
 
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
-from spacy.training import Example, validate_get_examples
+from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.vocab import Vocab
-from thinc.api import Model
+from thinc.api import Model, Optimizer
 
 from ..errors import PelError
-from ..kb.entity import NIL
-from ..mentions.abbreviations import LongForms, long_forms
-from ..mentions.gold import check_gold_ids, gold_mentions
-from ..mentions.links import (
-    Candidates,
-    Link,
-    mentions_of,
-    set_extensions,
-    top_score,
-    warn_without_mentions,
-    write_links,
-)
-from ..search.weights import Weights, check_lexical
-from ..tuning.calibration import Calibration
-from .saving import OnDisk
-from .scispacy import ScispacySettings
-from .with_training import WithTraining
+from ..kb.entity import NIL, Entity
+from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions
+from ..mentions.links import Link, RankedIds, mentions_of, set_extensions, warn_without_mentions, write_links
+from ..search.weights import NameWeights
+from ..tuning.tuned import Tuned, TuningContext, decide
+from .scispacy import SETTING_OF
+from .settings import SETTINGS, LinkSettings
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from ..kb.knowledge_base import KnowledgeBase
     from ..search.explanation import Explanation
+    from ..search.search import Found, Search
     from ..training.objective import Objective
+    from ..training.session import TrainingSession, Update
+    from ..tuning.nil import Target
+    from .tuning import TunedNames, TunedNil
 
-DEFAULT_CONFIG = {
-    "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
-    "loss": {"@misc": "spacy_pel.ProxyLoss.v1"},
-    "adversarial": {"@misc": "spacy_pel.FGSM.v1"},
-    "negatives": {"@misc": "spacy_pel.MixedNegatives.v1"},
-    "layout": "shared",
-    "mask_names": 0.0,
-    "top_k": 64,
-    "max_candidates": 5,
-    "spans_key": None,
-    "resolve_abbreviations": True,
-    "lexical": "tuned",
-    "nil_threshold": "tuned",
-    "labels_discard": [],
-    "types": [],
-    "types_by_label": {},
-    "n_probe": None,
-    "search_threads": None,
-    "overwrite": True,
-    "use_gold_ents": True,
-    "save_kb": True,
-    "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
-}
-SETTINGS = (
-    *("objective", "top_k", "max_candidates", "spans_key", "resolve_abbreviations", "lexical"),
-    *("nil_threshold", "labels_discard", "types", "types_by_label", "n_probe", "search_threads"),
-    *("overwrite", "use_gold_ents", "save_kb", "scorer"),
-)
-TUNED_FOR_NIL = ("nil_threshold", "calibration", "tuned_with")  # of `cfg`
 EXAMPLES_CHECKED = 1000
 
-Threshold = Literal["tuned"] | float | None
-Lexical = Literal["tuned"] | dict[str, float] | None
 
-
-@Language.factory(
-    "pel_linker",
-    requires=["doc.ents", "token.ent_iob", "token.ent_type"],
-    assigns=["token.ent_kb_id", "span._.kb_ents"],
-    default_config=DEFAULT_CONFIG,
-    default_score_weights={"nel_recall_at_1": 1.0, "nel_recall_at_64": 0.0},
-)
-def make_linker(
-    nlp: Language,
-    name: str,
-    model: Model,
-    loss: Any,
-    adversarial: Any | None,
-    negatives: Any,
-    layout: str,
-    mask_names: float,
-    top_k: int,
-    max_candidates: int,
-    spans_key: str | None,
-    resolve_abbreviations: bool,
-    lexical: Lexical,
-    nil_threshold: Threshold,
-    labels_discard: list[str],
-    types: list[str],
-    types_by_label: dict[str, list[str]],
-    n_probe: int | None,
-    search_threads: int | None,
-    overwrite: bool,
-    use_gold_ents: bool,
-    save_kb: bool,
-    scorer: Callable | None,
-) -> "PelLinker":
-    """Build a `pel_linker`.
-
-    model: a bi-encoder, `spacy_pel.BiEncoder.v1`.
-    loss: `spacy_pel.ProxyLoss.v1`, `spacy_pel.CrossEntropyLoss.v1` or `spacy_pel.NCELoss.v1`.
-    adversarial: `spacy_pel.FGSM.v1`, or null for none.
-    negatives: `spacy_pel.RandomNegatives.v1`, `spacy_pel.HardNegatives.v1` or `spacy_pel.MixedNegatives.v1`.
-    layout: "shared" (the batch's candidates serve all its mentions) or "per_mention" (each mention has its own).
-    mask_names: the share of the mentions whose own entity is read, while training, without the name that they have.
-    top_k: candidates searched for a mention. max_candidates: candidates kept on the span.
-    spans_key: link the spans of this group of `doc.spans`; null: the entities, `doc.ents`.
-    resolve_abbreviations: of a mention that the text defines as an abbreviation, "long form (LF)", link the long form
-        too, where it stands, and keep what scores higher. scispaCy's `abbreviation_detector` tells, where it has found
-        any in the Doc.
-    lexical: how much the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":
-        as `spacy pel tune-lexical` stored it (before that: nothing); null: nothing, the method of the paper.
-    nil_threshold: a mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored (before that:
-        never NIL); a float in units of the score; null: never NIL.
-    labels_discard: entity labels whose mentions are NIL without a search.
-    types: the KB types that links may have; empty: any. types_by_label: the same for single entity labels.
-    n_probe: cells searched in a compressed index; null: as many as it was built with. search_threads: threads of a
-        search; null: all that faiss takes.
-    overwrite: replace KB ids that are there.
-    use_gold_ents: train on the mentions of the reference; false: on those predicted entities that match one of them.
-    save_kb: write the KB with the pipeline; false: only where it is.
-    scorer: `spacy_pel.link_scorer.v1`.
-    """
-    from ..training.layouts import check_layout
-    from ..training.objective import Objective
-
-    objective = Objective(loss, adversarial, negatives, check_layout(layout), mask_names)
-    objective.check_similarity(model, name)
-    return PelLinker(
-        nlp.vocab,
-        model,
-        name,
-        objective=objective,
-        top_k=top_k,
-        max_candidates=max_candidates,
-        spans_key=spans_key,
-        resolve_abbreviations=resolve_abbreviations,
-        lexical=lexical,
-        nil_threshold=nil_threshold,
-        labels_discard=labels_discard,
-        types=types,
-        types_by_label=types_by_label,
-        n_probe=n_probe,
-        search_threads=search_threads,
-        overwrite=overwrite,
-        use_gold_ents=use_gold_ents,
-        save_kb=save_kb,
-        scorer=scorer,
-    )
-
-
-class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
+class PelLinker(TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
-    Sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool) and `ent._.kb_ents`
-    (`[(id, score), ...]`, best first; score: cosine, or dot product under cross-entropy, or where names count the
-    weighted mean of that and of both features of names), and `ent._.kb_prob` (the probability that the first of them is
-    right; None before `spacy pel tune-nil`).
+    It sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool), `ent._.kb_ents`
+    (`[(id, score), ...]`, best first; the score is a cosine, or under cross-entropy a dot product, or where names count
+    the weighted mean of that and of both features of names), and `ent._.kb_prob` (the probability that the first of
+    them is right; None before `spacy pel tune-nil`).
+
+    Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
+
+    Attributes:
+        kb: The KB, or None.
+        objective: What training minimises.
+        settings: How it links.
+        tuned: What was tuned on annotated mentions.
+        session: The training that is going on, or None.
+        scorer: What `score` calls, or None.
     """
 
     model: Model
@@ -179,208 +69,275 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         name: str = "pel_linker",
         *,
         objective: "Objective",
-        top_k: int = 64,
-        max_candidates: int = 5,
-        spans_key: str | None = None,
-        resolve_abbreviations: bool = True,
-        lexical: Lexical = "tuned",
-        nil_threshold: Threshold = "tuned",
-        labels_discard: Sequence[str] = (),
-        types: Sequence[str] = (),
-        types_by_label: Mapping[str, Sequence[str]] | None = None,
-        n_probe: int | None = None,
-        search_threads: int | None = None,
-        overwrite: bool = True,
-        use_gold_ents: bool = True,
-        save_kb: bool = True,
+        settings: LinkSettings | None = None,
         scorer: Callable | None = None,
     ) -> None:
         super().__init__(vocab, model, name)
-        if min(top_k, max_candidates, n_probe or 1, search_threads or 1) < 1:
-            raise PelError(
-                f"[components.{name}]: top_k, max_candidates, n_probe and search_threads must be at least 1."
-            )
         self.kb: KnowledgeBase | None = None
-        self._kb_lost = self._trainer = self._fingerprint = None
         self.objective = objective
-        self.top_k = max(top_k, max_candidates)
-        self.max_candidates = max_candidates
-        self.spans_key = spans_key
-        self.resolve_abbreviations = resolve_abbreviations
-        self.lexical = lexical
-        self.nil_threshold = nil_threshold
-        self.labels_discard = list(labels_discard)
-        self.types = list(types)
-        self.types_by_label = dict(types_by_label or {})
-        self.n_probe, self.search_threads = n_probe, search_threads
-        self.overwrite = overwrite
-        self.use_gold_ents = use_gold_ents
-        self.save_kb = save_kb
+        self.settings = settings or LinkSettings()
+        self.settings.check_threshold(objective.loss.similarity)
+        self.tuned = Tuned()
+        self.session: TrainingSession | None = None
         self.scorer = scorer
+        self._kb_lost: str | None = None  # why there is no KB
+        self._fingerprint: str | None = None  # computed when it is asked for
+        self._folder: Any = None  # in which a KB from bytes lies
         set_extensions()
+
+    def __getattr__(self, name: str) -> Any:
+        """The settings, under their names and scispaCy's."""
+        name = SETTING_OF.get(name, name)
+        if name in SETTINGS:
+            return getattr(self.settings, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        name = SETTING_OF.get(name, name)
+        if name not in SETTINGS:
+            super().__setattr__(name, value)
+            return
+        settings = replace(self.settings, **{name: value})
+        settings.check_threshold(self.objective.loss.similarity)
+        self.settings = settings
+        if name == "lexical":
+            self._warn_of_tuning()
 
     # --- linking ---
 
-    @property
-    def nil_threshold(self) -> Threshold:
-        """The setting: "tuned", a score, or None for never NIL."""
-        return self._nil_threshold
+    def predict(self, docs: Iterable[Doc]) -> list[list[Link] | None]:
+        """Link the mentions of `docs`.
 
-    @nil_threshold.setter
-    def nil_threshold(self, value: Threshold) -> None:
-        most = 1.0 if self.objective.loss.similarity == "cosine" else float("inf")
-        is_score = isinstance(value, Real) and not isinstance(value, bool) and -most <= value <= most
-        if not (value in ("tuned", None) or is_score):
-            raise PelError(
-                f"[components.{self.name}]: nil_threshold = {value!r} is no score, and a cosine lies between -1 and 1; "
-                'make it one, "tuned", or null for never NIL.'
-            )
-        self._nil_threshold = value
+        Returns:
+            For every Doc the links of its mentions; None while the linker is being trained, since its KB is not indexed
+            with the weights of now.
+
+        Raises:
+            PelError: Without a KB that is indexed with this encoder.
+        """
+        docs = list(docs)
+        mentions = [mentions_of(doc, self.settings.spans_key) for doc in docs]
+        if self.session is not None:
+            if any(mentions):
+                self._warn_of_training()
+            return [None] * len(docs)
+        warn_without_mentions(docs, self.name, self.settings.spans_key)
+        wanted = [span for spans in mentions for span in spans if span.label_ not in self.settings.labels_discard]
+        ranked = iter(self.rank(wanted, self.settings.max_candidates))
+        return [
+            [
+                self.link(next(ranked)) if span.label_ not in self.settings.labels_discard else Link(NIL, [])
+                for span in spans
+            ]
+            for spans in mentions
+        ]
+
+    def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link] | None]) -> None:
+        """Write what `predict` found to the Docs."""
+        for doc, links in zip(docs, scores, strict=True):
+            if links is not None:
+                write_links(doc, links, self.settings.spans_key, overwrite=self.settings.overwrite)
 
     @property
     def threshold(self) -> float | None:
-        """The NIL threshold in force: the tuned one, or the one of the config."""
-        return self.cfg.get("nil_threshold") if self.nil_threshold == "tuned" else self.nil_threshold
+        """The NIL threshold in force: the tuned one, or that of the settings."""
+        setting = self.settings.nil_threshold
+        return self.tuned.nil_threshold if setting == "tuned" else setting
 
     @threshold.setter
     def threshold(self, value: float) -> None:
         raise PelError(f"threshold is the one in force; set nil_threshold = {value!r}, in units of the scores here.")
 
     @property
-    def calibration(self) -> Calibration | None:
-        """What makes probabilities of scores, as `spacy pel tune-nil` stored it."""
-        return Calibration(*self.cfg["calibration"]) if "calibration" in self.cfg else None
+    def name_weights(self) -> NameWeights | None:
+        """What names count beside the similarity, by what was tuned or by the settings; None: vectors alone count."""
+        setting = self.settings.lexical
+        return self.tuned.name_weights if setting == "tuned" else NameWeights(**setting) if setting else None
 
-    @property
-    def lexical(self) -> Lexical:
-        """The setting: "tuned", weights, or None for none."""
-        return self._lexical
-
-    @lexical.setter
-    def lexical(self, value: Lexical) -> None:
-        check_lexical(value, self.name)
-        self._lexical = value
-        if self.kb is not None:
-            self._check_tuning()
-
-    @property
-    def lexical_weights(self) -> Weights | None:
-        """The weights in force, the tuned ones or those of the config; None: vectors alone are searched, as always
-        while the linker is being trained."""
-        if self.is_training:
-            return None
-        weights = self.cfg.get("lexical") if self.lexical == "tuned" else self.lexical
-        return Weights(**weights) if weights else None
-
-    def forget_tuning(self) -> None:
-        """Forget what was tuned for other weights."""
-        self.cfg.pop("lexical", None)
-        self.forget_nil()
-
-    def forget_nil(self) -> float | None:
-        """Forget what was tuned for other scores, or with another KB. RETURNS: the threshold that was among it."""
-        threshold = self.cfg.get("nil_threshold")
-        for key in TUNED_FOR_NIL:
-            self.cfg.pop(key, None)
-        return threshold
-
-    def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
-        """Link the mentions of `docs`: for every Doc one `Link` each. RAISES: PelError without an indexed KB."""
-        docs = list(docs)
-        if self._trainer is None:
-            warn_without_mentions(docs, self.name, self.spans_key)
-        mentions = [mentions_of(doc, self.spans_key) for doc in docs]
-        wanted = [span for spans in mentions for span in spans if span.label_ not in self.labels_discard]
-        ranked = iter(self.rank(wanted, self.max_candidates))
-        return [
-            [self.link(next(ranked)) if span.label_ not in self.labels_discard else Link(NIL, []) for span in spans]
-            for spans in mentions
-        ]
-
-    def link(self, candidates: Candidates) -> Link:
+    def link(self, candidates: RankedIds) -> Link:
         """What a mention with these candidates, best first, is linked to under the threshold in force."""
-        if not candidates:
-            return Link(NIL, [])
-        is_nil = self.threshold is not None and candidates[0][1] < self.threshold
-        calibration = self.calibration
-        probability = None if calibration is None else calibration.probability(candidates[0][1])
-        return Link(NIL if is_nil else candidates[0][0], candidates, probability)
+        return decide(candidates, self.threshold, self.tuned.calibration)
 
-    def explain(self, span: Span, k: int = 5) -> "Explanation":
-        """Why `span` is linked as it is: its `k` best candidates with names and scores, the threshold, the probability,
-        and what the types that are allowed left out. RAISES: PelError without a KB and its index."""
-        from ..search.explanation import explain
+    def rank(self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None) -> list[RankedIds]:
+        """The `k` best entities of every span, of any Docs, as (id, score), best first. A span without any word piece
+        has none. Whatever `k` is, they are the best of `top_k` candidates or more.
 
-        return explain(self, span, k)
+        Args:
+            spans: The mentions.
+            k: How many.
+            search: Another search than that of the KB, such as one under the weights of a training.
 
-    def rank(self, spans: Sequence[Span], k: int, **settings: Any) -> list[Candidates]:
-        """The `k` best entities of every span, of any Docs, as `(id, score)`, best first. A span without any word piece
-        has none. settings: see `rank_forms`, also for what it raises."""
-        return [candidates for candidates, _ in self.rank_forms(spans, k, **settings)]
-
-    def rank_forms(
-        self,
-        spans: Sequence[Span],
-        k: int,
-        *,
-        search: Callable | None = None,
-        all_types: bool = False,
-    ) -> list[tuple[Candidates, Span]]:
-        """`rank`, and for every span the one that was read: itself, or its long form where that scores higher. Whatever
-        `k` is, the best are those of `top_k` candidates or more, as for a Doc.
-
-        search: instead of the KB's, as `search_over` gives it.
-        all_types: of any types, whatever the config allows.
-        RAISES: PelError without a KB and its index, and where names count, for a KB that an older spacy-pel built.
+        Raises:
+            PelError: Without a KB that is indexed with this encoder, and where names count, for a KB of format 2.
         """
-        from ..search.candidates import find_candidates
+        return [found.ranked for found in self.find(spans, k, search=search)]
+
+    def find(
+        self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None, all_types: bool = False
+    ) -> list["Found"]:
+        """`rank`, with what each score is made of and what was read of the text.
+
+        Args:
+            spans: The mentions.
+            k: How many candidates of each.
+            search: See `rank`.
+            all_types: Whether entities of any types count, whatever the settings allow.
+        """
+        from ..search.find import Reading, find
 
         if not spans:
             return []
-        lexical = self.lexical_weights if search is None else None
-        search, kb = search or self._searchable(), self._require_kb()
-        long = self.long_forms_of(spans)
-        types = [None if all_types else self.types_for(spans[i].label_) for i in (*range(len(spans)), *long)]
-        every = [*spans, *long.values()]
-        found = find_candidates(self.model, kb, search, every, max(k, self.top_k), keep=k, types=types, lexical=lexical)
-        forms = list(zip(found, spans, strict=False))
-        for i, form in zip(long, zip(found[len(spans) :], long.values(), strict=True), strict=True):
-            forms[i] = max(forms[i], form, key=lambda one: top_score(one[0]))
-        return forms
+        settings = self.settings
+        types_for = _any_types if all_types else settings.types_for
+        reading = Reading(max(k, settings.top_k), k, types_for, settings.resolve_abbreviations)
+        return find(self.model, self.require_kb(), search or self._search(self.name_weights), spans, reading)
 
-    def long_forms_of(self, spans: Sequence[Span]) -> dict[int, Span]:
-        """The long forms of those `spans` that are abbreviations, by their place in it."""
-        if not self.resolve_abbreviations:
-            return {}
-        known: dict[Doc, LongForms] = {}
-        for span in spans:
-            if span.doc not in known:
-                known[span.doc] = long_forms(span.doc)
-        return {
-            i: long for i, span in enumerate(spans) if (long := known[span.doc].get((span.start, span.end))) is not None
-        }
+    def find_forms(self, spans: Sequence[Span]) -> list[list["Found"]]:
+        """All that a search by vectors and names finds for every span, and for its long form if it is an abbreviation:
+        what `tune_names` fits weights to."""
+        from ..search.find import Reading, find_forms
+        from ..search.weights import NO_NAMES
 
-    def types_for(self, label: str) -> frozenset[str] | None:
-        """The types that the entity of a mention with that label may have; None: any."""
-        allowed = [frozenset(types) for types in (self.types, self.types_by_label.get(label)) if types]
-        return frozenset.intersection(*allowed) if allowed else None
+        settings = self.settings
+        reading = Reading(settings.top_k, None, settings.types_for, settings.resolve_abbreviations)
+        return find_forms(self.model, self.require_kb(), self._search(NO_NAMES), spans, reading)
 
-    def _searchable(self) -> Callable:
-        """The search in force: while the linker is being trained, over the KB as the entity tower encodes it now."""
-        return self.searchable_kb().search if self._trainer is None else self._trainer.search
+    def explain(self, span: Span, k: int = 5) -> "Explanation":
+        """Why `span` is linked as it is: its `k` best candidates with names and scores, the threshold, the probability,
+        and what the types that are allowed left out.
 
-    def searchable_kb(self) -> "KnowledgeBase":
-        """The KB. RAISES: PelError without one, and for the vectors of another encoder; its search says what to run
-        where it has none."""
-        kb = self._require_kb()
+        Raises:
+            PelError: Without a KB that is indexed with this encoder.
+        """
+        from ..search.explanation import explain, explain_discarded
+
+        if span.label_ in self.settings.labels_discard:
+            return explain_discarded(span, self.threshold)
+        if k < 1:
+            raise PelError(f"k = {k}: ask for at least one candidate.")
+        found = self.find([span], k)[0]
+        has_filter = self.settings.types_for(span.label_) is not None
+        free = self.find([span], k, all_types=True)[0] if has_filter else None
+        return explain(span, found, k, self.link(found.ranked), self.threshold, self.require_kb(), free)
+
+    def _search(self, weights: NameWeights | None) -> "Search":
+        """The search of the KB: by vectors, and with `weights` by names too."""
+        from ..search.hybrid import HybridSearch
+        from ..search.search import VectorSearch
+        from .indexing import check_fingerprint
+
+        kb = self.require_kb()
         if kb.has_vectors:
-            self._check_fingerprint(kb)
-        return kb
+            check_fingerprint(kb, self.fingerprint)
+        kb.set_search(n_probe=self.settings.n_probe, threads=self.settings.search_threads)
+        return VectorSearch(kb.search) if weights is None else HybridSearch(kb, kb.names, weights)
 
-    def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
-        """Write what `predict` found to the Docs."""
-        for doc, links in zip(docs, scores, strict=True):
-            write_links(doc, links, self.spans_key, overwrite=self.overwrite)
+    # --- tuning ---
+
+    def tune_names(self, docs: Iterable[Doc], *, progress: bool = False) -> "TunedNames":
+        """Fit what names count beside the similarity to the gold mentions of `docs`, and keep it in `tuned`. A NIL
+        threshold that was tuned for other scores is dropped.
+
+        Raises:
+            PelError: Where no mention has its entity among its candidates.
+        """
+        from .tuning import tune_names
+
+        self.require_kb()
+        return tune_names(self, docs, progress=progress)
+
+    def tune_nil(self, docs: Iterable[Doc], *, target: Optional["Target"] = None, progress: bool = False) -> "TunedNil":
+        """Fit the NIL threshold and the calibration to the gold mentions of `docs`, and keep them in `tuned`.
+
+        Args:
+            docs: Docs with NIL mentions among their gold mentions.
+            target: What the NIL class has to reach; None for its best F1.
+            progress: Whether to show a bar.
+
+        Raises:
+            PelError: Unless there are both NIL mentions and mentions in the KB, and for a target out of reach.
+        """
+        from .tuning import tune_nil
+
+        self.require_kb()
+        return tune_nil(self, docs, target=target, progress=progress)
+
+    def _warn_of_tuning(self) -> None:
+        if self.kb is not None:
+            for complaint in self.tuned.complaints(TuningContext.of(self.kb, self.name_weights), self.name):
+                warnings.warn(complaint, stacklevel=3)
+
+    # --- the KB ---
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the entity tower and its input settings: what the vectors of a KB must have been made with."""
+        from ..models.bi_encoder import fingerprint
+
+        if self._fingerprint is None:
+            self._fingerprint = fingerprint(self.model)
+        return self._fingerprint
+
+    def require_kb(self) -> "KnowledgeBase":
+        """The KB.
+
+        Raises:
+            PelError: Without one.
+        """
+        if self.kb is None:
+            raise PelError(
+                f"{self._kb_lost or f'{self.name} has no KB'}: run `python -m spacy pel index PIPELINE KB OUT`, name a "
+                f"kb_loader in [initialize.components.{self.name}], or call linker.set_kb(...) in Python."
+            )
+        return self.kb
+
+    def set_kb(self, kb: "KnowledgeBase | str | Path") -> None:
+        """Link to this KB from now on. One without vectors of this encoder needs `index()` first."""
+        from ..kb.knowledge_base import KnowledgeBase
+
+        self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
+        self._kb_lost = self.session = None
+        self._warn_of_tuning()
+
+    def lose_kb(self, reason: str | None = None) -> None:
+        """Have no KB from now on. reason: said where one is needed."""
+        self.kb = self.session = None
+        self._kb_lost = reason
+
+    def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
+        """Encode the KB with the entity tower and write the vectors into its folder, in place of those of this encoder.
+        It ends a training.
+
+        Args:
+            index_type: See `KnowledgeBase.index`.
+            progress: Whether to show a bar.
+        """
+        from .indexing import index_kb
+
+        index_kb(self.model, self.require_kb(), self.fingerprint, index_type=index_type, progress=progress)
+        self.session = None
+
+    def add_entities(self, entities: Iterable[Entity]) -> None:
+        """Add new entities to the KB, on the disk too: only they are encoded, nothing is trained. See
+        `KnowledgeBase.add`, also for what it raises."""
+        from .indexing import encoded
+
+        kb = self.require_kb()
+        kb.add(*encoded(self.model, kb, self.fingerprint, entities))
+        self.session = None
+
+    def update_entities(self, entities: Iterable[Entity]) -> None:
+        """Put `entities` in the place of those of the KB with the same ids, as `add_entities` does."""
+        from .indexing import encoded
+
+        kb = self.require_kb()
+        kb.update(*encoded(self.model, kb, self.fingerprint, entities))
+        self.session = None
+
+    def remove_entities(self, ids: Iterable[str]) -> None:
+        """Remove entities from the KB, on the disk too: they are never candidates again."""
+        self.require_kb().remove(ids)
+        self.session = None
 
     # --- training ---
 
@@ -394,9 +351,14 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
     ) -> None:
         """Load the pretrained encoder and the KB, and check that training mentions have entities in it.
 
-        encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there.
-        kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
-        RAISES: PelError if one of the two is missing, or if none of the first gold ids is in the KB.
+        Args:
+            get_examples: The training examples.
+            nlp: The pipeline.
+            encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there.
+            kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
+
+        Raises:
+            PelError: If one of the two is missing, or if none of the first gold ids is in the KB.
         """
         from ..models.bi_encoder import set_encoder
 
@@ -409,10 +371,10 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
             self.set_kb(kb_loader())
         elif self.kb is None:
             raise self._missing("kb_loader", "spacy_pel.KBFromDisk.v1")
-        self._trainer = self._fingerprint = None
-        self.forget_tuning()
+        self.set_model(self.model)
+        self.tuned = Tuned()
         examples = islice(get_examples(), EXAMPLES_CHECKED)
-        check_gold_ids((mention for eg in examples for mention in gold_mentions(eg.reference)), self._require_kb())
+        check_gold_ids((mention for eg in examples for mention in gold_mentions(eg.reference)), self.require_kb())
 
     def _missing(self, key: str, registered: str) -> PelError:
         return PelError(
@@ -420,19 +382,136 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
             f'@misc = "{registered}".'
         )
 
+    def set_model(self, model: Model) -> None:
+        """Link with this bi-encoder from now on."""
+        self.model = model
+        self.session = self._fingerprint = None
+
+    def begin_training(self) -> "TrainingSession":
+        """The session that updates the model: the one that goes on, or a new one. It ends when the KB is indexed,
+        changed or set, or the model is loaded; until then the linker links nothing.
+
+        Raises:
+            PelError: Without a KB, or if the loss is not made for the similarity of the model.
+        """
+        if self.session is None:
+            import numpy
+
+            from ..training.session import TrainingSession
+
+            self.objective.check_similarity(self.model, self.name)
+            seed = numpy.random.randint(2**31)  # from the global seed, that `[training] seed` sets
+            self.session = TrainingSession(self.model, self.require_kb(), self.objective, seed)
+        return self.session
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch of Examples. It begins a training if none goes on.
+
+        Args:
+            examples: With gold mentions.
+            drop: Ignored: the `encoder_loader` sets the dropout of a transformer.
+            sgd: The optimizer; None to add up gradients only.
+            losses: Gets the mean loss of the mentions that have an entity in the KB.
+        """
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, "PelLinker.update")
+        mentions = [
+            mention
+            for example in examples
+            for mention in training_mentions(example, self.settings.use_gold_ents, self.settings.spans_key)
+        ]
+        losses[self.name] += self.begin_training().accumulate(mentions)
+        if sgd not in (None, False):
+            self.finish_update(sgd)
+        return losses
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Apply the accumulated gradients: those of the mean loss, clipped as `spacy_pel.AdamW.v1` says if that is the
+        optimizer. Does nothing if no mention contributed a loss."""
+        max_norm = getattr(sgd, "max_gradient_norm", None)
+        if self.session is None or not self.session.finish_gradients(max_norm):
+            return
+        self.model.finish_update(sgd)
+        self._fingerprint = None
+        self.tuned = Tuned()
+        self.session.updated()
+
+    @property
+    def latest_update(self) -> Optional["Update"]:
+        """The mean loss and the norm of the gradient of the latest update; None before the first, and after a batch in
+        which no mention contributed a loss."""
+        return None if self.session is None else self.session.latest
+
+    def refresh_negatives(self) -> None:
+        """Encode the KB again, so that hard negatives, if there are any, are those of the present weights."""
+        if self.objective.negatives.n_hard:
+            self.begin_training().live.refresh()
+
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64, nel_nil_f1."""
         return {} if self.scorer is None else self.scorer(examples, linker=self, **kwargs)
 
+    def _warn_of_training(self) -> None:
+        warnings.warn(
+            f"{self.name} is being trained and links nothing: its KB is not indexed with the weights of now. Call "
+            f'nlp.get_pipe("{self.name}").index(), or save the pipeline and run `python -m spacy pel index`.',
+            stacklevel=3,
+        )
+
+    # --- saving ---
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write the bi-encoder, what was tuned, and the KB, or where it is, to a folder."""
+        from .saving import write_linker
+
+        write_linker(self, Path(path), exclude, with_kb=self.settings.save_kb)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "Self":
+        """Read a linker that `to_disk` wrote, whatever its architecture.
+
+        Raises:
+            PelError: Naming what is broken, or if its KB was indexed with another encoder.
+        """
+        from .saving import read_linker
+
+        read_linker(self, Path(path), exclude)
+        return self
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """The folder of `to_disk` as one byte string; of a KB over 200 MB only the path."""
+        from .saving import linker_to_bytes
+
+        return linker_to_bytes(self, exclude)
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Self":
+        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder as long as the linker does."""
+        from .saving import linker_from_bytes
+
+        self._folder = linker_from_bytes(self, data, exclude) or self._folder
+        return self
+
     def __reduce__(self) -> tuple:
-        settings = {key: getattr(self, key) for key in SETTINGS}
-        return _unpickle, (self.vocab, self.name, settings, self.to_bytes(exclude=("vocab", "kb")), self.kb)
+        parts = {"name": self.name, "objective": self.objective, "settings": self.settings, "scorer": self.scorer}
+        return _unpickled, (self.vocab, parts, self.to_bytes(exclude=("vocab", "kb")), self.kb)
 
 
-def _unpickle(vocab: Vocab, name: str, settings: dict, data: bytes, kb: Optional["KnowledgeBase"]) -> PelLinker:
+def _any_types(label: str) -> None:
+    return None
+
+
+def _unpickled(vocab: Vocab, parts: dict[str, Any], data: bytes, kb: Optional["KnowledgeBase"]) -> PelLinker:
     from ..models.bi_encoder import make_bi_encoder
 
-    linker = PelLinker(vocab, make_bi_encoder(), name, **settings).from_bytes(data, exclude=("vocab", "kb"))
+    linker = PelLinker(vocab, make_bi_encoder(), **parts).from_bytes(data, exclude=("vocab", "kb"))
     if kb is not None:
         linker.set_kb(kb)
     return linker

@@ -32,7 +32,7 @@ def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None 
     """
     card = MarkdownRenderer()
     card.add(card.title(3, "Knowledge base"))
-    card.add(card.table(_about_kb(linker._require_kb()), ["", ""]))
+    card.add(card.table(_about_kb(linker.require_kb()), ["", ""]))
     card.add(KB_INSIDE if linker.save_kb else KB_OUTSIDE)
     card.add(card.title(3, "Entity linking"))
     card.add(card.table(_settings(nlp, linker), ["", ""]))
@@ -54,7 +54,7 @@ def _about_kb(kb: KnowledgeBase) -> list[tuple[str, str]]:
 def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
     settings, objective = linker.model.attrs["settings"], linker.objective
     threshold = "none: nothing is NIL" if linker.threshold is None else f"{linker.threshold:.4f}"
-    weights = linker.lexical_weights
+    weights = linker.name_weights
     names = "none" if weights is None else f"3-grams {weights.ngram:.4f}, exact match {weights.exact:.4f}"
     trained_on = nlp.config["paths"].get("train") or "not stated"
     return [
@@ -65,7 +65,7 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
         ("Negatives", f"{objective.negatives.n}, {objective.negatives.percent_hard:g} % hard, {objective.layout}"),
         ("Weights of names", names),
         ("NIL threshold", threshold),
-        ("Probabilities", "none" if linker.calibration is None else "fitted by tune-nil"),
+        ("Probabilities", "none" if linker.tuned.calibration is None else "fitted by tune-nil"),
     ]
 
 

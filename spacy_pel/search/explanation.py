@@ -1,23 +1,26 @@
-"""Why a mention is linked as it is: `PelLinker.explain`."""
+"""Why a mention is linked as it is: `PelLinker.explain`. It reads what a search has found and computes nothing anew."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from spacy.tokens import Span
 
-from ..errors import PelError
-from ..kb.entity import NIL
-
-if TYPE_CHECKING:
-    from ..pipeline.linker import PelLinker
+from ..kb.entity import NIL, Entity
+from ..mentions.links import Link
+from .search import EXACT, NGRAM, SIMILARITY, Found
 
 
 class Parts(NamedTuple):
-    """What a score is the weighted mean of: the similarity of the vectors, that of the names as 3-grams, and for a name
-    that equals the mention 1, shared among the entities that have it."""
+    """What a score is the weighted mean of.
+
+    Attributes:
+        similarity: Of the vectors.
+        ngram: Of the names, as 3-grams.
+        exact: 1 for a name that equals the mention, shared among the entities that have it.
+    """
 
     similarity: float
     ngram: float
@@ -30,7 +33,7 @@ class Parts(NamedTuple):
 
 
 class ScoredEntity(NamedTuple):
-    """A candidate, with its name and score; `parts` where names count (see `PelLinker.lexical`), else None."""
+    """A candidate with its name and score; `parts` where names count (see the setting `lexical`), else None."""
 
     id: str
     name: str
@@ -46,10 +49,15 @@ class ScoredEntity(NamedTuple):
 class Explanation:
     """What a linker makes of a mention, and why.
 
-    kb_id: an id, or "NIL". reason: a sentence. candidates: the best ones, best first. filtered: those that would stand
-    among them if the linker allowed all types. threshold: the NIL threshold in force, or None. probability: that the
-    best candidate is right, or None before `spacy pel tune-nil`. long_form: what was read in place of an abbreviation,
-    or None.
+    Attributes:
+        mention: Its text.
+        kb_id: An id, or "NIL".
+        reason: A sentence.
+        candidates: The best ones, best first.
+        filtered: Those that would stand among them if the linker allowed all types.
+        threshold: The NIL threshold in force, or None.
+        probability: That the best candidate is right; None before `spacy pel tune-nil`.
+        long_form: What was read in place of an abbreviation, or None.
     """
 
     mention: str
@@ -71,60 +79,62 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(linker: PelLinker, span: Span, k: int) -> Explanation:
-    """See `PelLinker.explain`."""
-    if span.label_ in linker.labels_discard:
-        reason = f'the label "{span.label_}" is in labels_discard'
-        return Explanation(span.text, NIL, reason, [], [], linker.threshold, None)
-    if k < 1:
-        raise PelError(f"k = {k}: ask for at least one candidate.")
-    found, read = linker.rank_forms([span], k)[0]
-    link = linker.link(found)
-    filtered: list[tuple[str, float]] = []
-    read_freely = read
-    if linker.types_for(span.label_) is not None:
-        kept, worst = {id_ for id_, _ in found}, found[-1][1] if len(found) == k else float("-inf")
-        free, read_freely = linker.rank_forms([span], k, all_types=True)[0]
-        filtered = [(id_, score) for id_, score in free if id_ not in kept and score >= worst]
+def explain_discarded(span: Span, threshold: float | None) -> Explanation:
+    """Explain a mention that is NIL for its label."""
+    reason = f'the label "{span.label_}" is in labels_discard'
+    return Explanation(span.text, NIL, reason, [], [], threshold, None)
+
+
+def explain(
+    span: Span,
+    found: Found,
+    k: int,
+    link: Link,
+    threshold: float | None,
+    entities: Mapping[str, Entity],
+    free: Found | None = None,
+) -> Explanation:
+    """Explain the link of a mention.
+
+    Args:
+        span: The mention.
+        found: Its candidates, at most `k`.
+        link: What was made of them under `threshold`.
+        entities: The KB.
+        free: Its candidates if all types were allowed, where the linker allows only some.
+    """
+    candidates = list(_entities(found, entities))
+    filtered: list[ScoredEntity] = []
+    if free is not None:
+        worst = candidates[-1].score if len(candidates) == k else float("-inf")
+        filtered = [one for one in _entities(free, entities) if one.id not in found.ids and one.score >= worst]
     return Explanation(
         span.text,
         link.kb_id,
-        _reason(link.kb_id, found, filtered, linker.threshold),
-        _named(linker, read, found),
-        _named(linker, read_freely, filtered),
-        linker.threshold,
+        _reason(link.kb_id, candidates, filtered, threshold),
+        candidates,
+        filtered,
+        threshold,
         link.probability,
-        None if read is span else read.text,
+        None if found.read is span else found.read.text,
     )
 
 
-def _reason(
-    kb_id: str, found: list[tuple[str, float]], filtered: list[tuple[str, float]], threshold: float | None
-) -> str:
-    if not found:
+def _entities(found: Found, entities: Mapping[str, Entity]) -> Iterator[ScoredEntity]:
+    has_parts = NGRAM in found.parts
+    values = zip(*(found.parts[name].tolist() for name in (SIMILARITY, NGRAM, EXACT)), strict=True) if has_parts else ()
+    parts = [Parts(*own) for own in values] if has_parts else [None] * len(found.ids)
+    for (id_, score), own in zip(found.ranked, parts, strict=True):
+        yield ScoredEntity(id_, entities[id_].name, score, own)
+
+
+def _reason(kb_id: str, candidates: list[ScoredEntity], filtered: list[ScoredEntity], threshold: float | None) -> str:
+    if not candidates:
         return "it has no candidate: no word piece, or no entity of the types that are allowed"
     if threshold is None:
         return "there is no NIL threshold, so the best candidate is taken"
     relation = "is under" if kb_id == NIL else "reaches"
-    reason = f"the best score, {found[0][1]:.3f}, {relation} the NIL threshold of {threshold:.3f}"
-    if kb_id == NIL and filtered and filtered[0][1] >= threshold:
-        reason += f"; {filtered[0][0]} would reach it, with {filtered[0][1]:.3f}, but its types are not allowed"
+    reason = f"the best score, {candidates[0].score:.3f}, {relation} the NIL threshold of {threshold:.3f}"
+    if kb_id == NIL and filtered and filtered[0].score >= threshold:
+        reason += f"; {filtered[0].id} would reach it, with {filtered[0].score:.3f}, but its types are not allowed"
     return reason
-
-
-def _named(linker: PelLinker, read: Span, found: list[tuple[str, float]]) -> list[ScoredEntity]:
-    assert linker.kb is not None  # it has been searched
-    parts = _parts(linker, read, [id_ for id_, _ in found])
-    return [ScoredEntity(id_, linker.kb[id_].name, score, parts.get(id_)) for id_, score in found]
-
-
-def _parts(linker: PelLinker, read: Span, ids: list[str]) -> dict[str, Parts]:
-    from .candidates import encode_distinct
-
-    if linker.lexical_weights is None or not ids:
-        return {}
-    kb = linker.searchable_kb()
-    query = encode_distinct(linker.model, [read])[0][0]
-    rows, similarity = kb.similarities(query, np.array(sorted(kb.rows(ids).values())))
-    values = np.column_stack([similarity, kb.names.match(read.text).scores(rows)]).tolist()
-    return {id_: Parts(*own) for id_, own in zip(kb.ids(rows).tolist(), values, strict=True)}

@@ -2,62 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
-from ..kb.knowledge_base import KnowledgeBase
-from ..kb.names.name_index import NameMatch
-from .weights import Weights
+from ..kb.names.name_index import NameIndex, NameMatch
+from .search import EXACT, NGRAM, SIMILARITY, Queries, Scored
+from .weights import NameWeights
 
 
-class Found(NamedTuple):
-    """What either side found for mention number `mention`: the rows (n,), their similarities (n,) and their lexical
-    features (n, 2), n-gram similarity and exact match."""
+class Vectors(Protocol):
+    """The vectors of a KB, as `spacy_pel.kb.index.entity_index.EntityIndex` has them."""
 
-    mention: int
-    rows: np.ndarray
-    similarity: np.ndarray
-    lexical: np.ndarray
+    def search(
+        self, queries: np.ndarray, k: int, within: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def similarities(self, query: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
 
-def hybrid_search(
-    kb: KnowledgeBase,
-    texts: Sequence[str],
-    queries: np.ndarray,
-    k: int,
-    within: np.ndarray | None,
-    weights: Weights,
-) -> tuple[np.ndarray, np.ndarray]:
-    """`kb.search` by the score of `weights`: the `k` best of what `find_by_both` finds.
+class HybridSearch:
+    """For every mention: the `k` entities with the most similar vectors, the `k` with the names most like its text, and
+    all that have its text as a name, ranked by the weighted mean of both.
 
-    RETURNS: scores (q, k) float32 and rows (q, k) int64, best first; row -1 and score -inf where there are fewer.
+    Args:
+        vectors: The vectors of the KB.
+        names: The names of the KB.
+        weights: What names count beside the similarity.
     """
-    scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-    rows = np.full(scores.shape, -1, dtype=np.int64)
-    for found in find_by_both(kb, texts, queries, k, within):
-        score = weights.score(found.similarity, found.lexical)
-        order = np.lexsort((found.rows, -score))[:k]
-        scores[found.mention, : len(order)], rows[found.mention, : len(order)] = score[order], found.rows[order]
-    return scores, rows
 
+    def __init__(self, vectors: Vectors, names: NameIndex, weights: NameWeights) -> None:
+        self._vectors, self._names, self._weights = vectors, names, weights
 
-def find_by_both(
-    kb: KnowledgeBase, texts: Sequence[str], queries: np.ndarray, k: int, within: np.ndarray | None = None
-) -> Iterator[Found]:
-    """For every mention the `k` entities with the most similar vectors, the `k` with the names most like its text, and
-    all that have it as a name; in the order of the texts.
+    def __call__(self, queries: Queries, k: int, within: np.ndarray | None = None) -> list[Scored]:
+        """See `Search`. Up to 2 k entities and the exact ones.
 
-    texts, queries (q, d): the mentions and their vectors. within: as for `kb.search`.
-    RAISES: `PelError` as `kb.search` does, and for a KB whose names are not indexed, since an older spacy-pel built it.
-    """
-    scores, rows = kb.search(queries, k, within)
-    match: NameMatch | None = None
-    for i in sorted(range(len(texts)), key=texts.__getitem__):
-        if match is None or match.text != texts[i]:
-            match = kb.names.match(texts[i])
-        own = rows[i] >= 0
-        by_name, similarity = kb.similarities(queries[i], np.setdiff1d(match.best(k, within), rows[i]))
-        candidates = np.concatenate([rows[i][own], by_name])
-        yield Found(i, candidates, np.concatenate([scores[i][own], similarity]), match.scores(candidates))
+        Raises:
+            PelError: Without vectors of this encoder, and for a KB of format 2, whose names have no index.
+        """
+        found: dict[int, Scored] = {}
+        for i, rows, similarity, lexical in self._from_both_sides(queries, k, within):
+            score = self._weights.score(similarity, lexical)
+            order = np.lexsort((rows, -score))
+            parts = {SIMILARITY: similarity[order], NGRAM: lexical[order, 0], EXACT: lexical[order, 1]}
+            found[i] = Scored(rows[order], score[order], parts)
+        return [found[i] for i in range(len(queries.texts))]
+
+    def _from_both_sides(
+        self, queries: Queries, k: int, within: np.ndarray | None
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """For every query, in the order of their texts: its number, the rows (n,) that either side has found, their
+        similarities (n,), and their n-gram similarity and exact match (n, 2)."""
+        texts = queries.texts
+        scores, rows = self._vectors.search(queries.vectors, k, within)
+        match: NameMatch | None = None
+        for i in sorted(range(len(texts)), key=texts.__getitem__):
+            if match is None or match.text != texts[i]:
+                match = self._names.match(texts[i])
+            own = rows[i] >= 0
+            others = np.setdiff1d(match.best(k, within), rows[i])
+            by_name, similarity = self._vectors.similarities(queries.vectors[i], others)
+            candidates = np.concatenate([rows[i][own], by_name])
+            yield i, candidates, np.concatenate([scores[i][own], similarity]), match.scores(candidates)

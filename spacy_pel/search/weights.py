@@ -1,4 +1,4 @@
-"""What the names of an entity add to the similarity of vectors: the setting `lexical`, and the score that it makes."""
+"""What the names of an entity add to the similarity of vectors: the score of a hybrid search."""
 
 from __future__ import annotations
 
@@ -11,25 +11,43 @@ import numpy as np
 from ..errors import PelError
 
 
-class Weights(NamedTuple):
-    """What n-gram similarity and an exact match of a name weigh, where the similarity of the vectors weighs 1."""
+class NameWeights(NamedTuple):
+    """What the similarity of names and an exact match weigh, where the similarity of vectors weighs 1.
+
+    Attributes:
+        ngram: Of the similarity as 3-grams.
+        exact: Of an exact match.
+    """
 
     ngram: float
     exact: float
 
     def score(self, similarity: np.ndarray, lexical: np.ndarray) -> np.ndarray:
-        """The weighted mean (n,) float32 of the similarity (n,) and both lexical features (n, 2): where the similarity
-        is a cosine, at most 1, as that is."""
+        """The weighted mean (n,) float32 of the similarity (n,) and both features of names (n, 2). Where the similarity
+        is a cosine, it is at most 1."""
         return ((similarity + lexical @ np.array(self)) / (1 + sum(self))).astype(np.float32)
 
 
-def check_lexical(value: Any, name: str) -> None:
-    """RAISES: `PelError` for what is no value of the setting `lexical` of the component `name`."""
-    if value in ("tuned", None):
-        return
-    is_weights = isinstance(value, dict) and set(value) == set(Weights._fields)
-    if not is_weights or not all(isinstance(one, Real) and 0 <= float(one) < math.inf for one in value.values()):
+NO_NAMES = NameWeights(0.0, 0.0)
+
+
+def is_weights(value: Any) -> bool:
+    """Whether `value` is a dict of both weights, each finite and 0 or more."""
+    return (
+        isinstance(value, dict)
+        and set(value) == set(NameWeights._fields)
+        and all(isinstance(one, Real) and 0 <= float(one) < math.inf for one in value.values())
+    )
+
+
+def check_lexical(value: Any) -> None:
+    """Check a value of the setting `lexical`.
+
+    Raises:
+        PelError: If it is not a dict of weights, "tuned" or None.
+    """
+    if not (value in ("tuned", None) or is_weights(value)):
         raise PelError(
-            f'[components.{name}]: lexical = {value!r}; make it {{"ngram": 0.2, "exact": 0.1}} with weights from 0 up, '
-            '"tuned", or null for none.'
+            f'[components.pel_linker]: lexical = {value!r}; make it {{"ngram": 0.2, "exact": 0.1}} with weights from 0 '
+            'up, "tuned", or null for none.'
         )

@@ -1,35 +1,31 @@
-"""What a linker keeps while it learns: the KB as token rows, its vectors under the present weights, and the draws."""
+"""A training: gold mentions in, gradients of a bi-encoder out. It keeps what steps share, and the random draws."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from spacy.tokens import Span
-from spacy.util import logger
 from thinc.api import Model, to_numpy
 
 from ..errors import PelError
-from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.gold import GoldMention, with_successors
-from ..models.bi_encoder import encode_entities, row_builder, vector_size
-from ..models.inputs import ENTITIES_AT_ONCE
+from ..models.bi_encoder import row_builder
 from ..models.token_rows import TokenRows
 from ..models.tower import tower_module
+from ..search.live import LiveIndex
 from .layouts import LAYOUTS, Candidates
 from .masking import with_masked_names
 from .memory import keep_freed_memory
 from .objective import Objective, backpropagate
 
 MOST_ROWS = 200_000  # of mentions that are kept; names of a KB, and passages, seldom come again
-MAX_AGE = 1  # updates by which the KB's vectors may lag when they are searched
 
 
 class Update(NamedTuple):
@@ -39,40 +35,35 @@ class Update(NamedTuple):
     gradient_norm: float
 
 
-class Trainer:
-    """Updates a bi-encoder on gold mentions. All randomness of its own comes from `seed`."""
+class TrainingSession:
+    """Updates a bi-encoder on gold mentions. All randomness of its own comes from `seed`.
+
+    Attributes:
+        live: The KB under the present weights.
+        latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
+    """
 
     def __init__(self, model: Model, kb: KnowledgeBase, objective: Objective, seed: int) -> None:
         self.model = model
         self.kb = kb
         self.objective = objective
-        self._rng = np.random.default_rng(seed)
-        self._entity_rows: TokenRows | None = None
-        self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
-        self._live_rows = kb.live_rows  # entity i here is row _live_rows[i] of the KB
-        self._same_concepts = self._read_same_concepts()
-        self._index: VectorIndex | None = None
-        self._age = 0
-        self._n_mentions, self._loss = 0, 0.0  # since the latest update
+        self.live = LiveIndex(model, kb)
         self.latest: Update | None = None
+        self._rng = np.random.default_rng(seed)
+        self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
+        self._same_concepts = self._read_same_concepts()
+        self._n_mentions, self._loss = 0, 0.0  # since the latest update
         keep_freed_memory()
-        for tower in model.layers:  # what a trainer before this one has left
+        for tower in model.layers:  # what a training before this one has left
             tower_module(tower).zero_grad()
 
     def _read_same_concepts(self) -> dict[int, list[int]]:
-        """For an entity those that the KB marks as the same concept."""
+        """For the place of an entity those of entities that the KB marks as the same concept."""
         same: dict[int, list[int]] = defaultdict(list)
-        for one, other in np.searchsorted(self._live_rows, self.kb.same_concepts()).tolist():
+        for one, other in self.live.places_of(self.kb.same_concepts()).tolist():
             same[one].append(other)
             same[other].append(one)
         return dict(same)
-
-    @property
-    def entity_rows(self) -> TokenRows:
-        """The token rows of all entities of the KB, in its order, made once."""
-        if self._entity_rows is None:
-            self._entity_rows = row_builder(self.model).entities(self.kb.entities())
-        return self._entity_rows
 
     def accumulate(self, mentions: Sequence[GoldMention]) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
@@ -80,8 +71,8 @@ class Trainer:
         RETURNS: the mean loss of the mentions that have an entity; 0.0 if there are none."""
         mentions = with_successors(mentions, self.kb)
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
-        numbers = dict(zip(known, np.searchsorted(self._live_rows, list(known.values())).tolist(), strict=True))
-        correct = [[numbers[id_] for id_ in mention.ids if id_ in numbers] for mention in mentions]
+        places = dict(zip(known, self.live.places_of(np.array(list(known.values()))).tolist(), strict=True))
+        correct = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
         rows = self._rows_of([mention.span for mention in mentions])
         used = [i for i in range(len(mentions)) if correct[i] and len(rows[i])]
         if not used:
@@ -94,9 +85,9 @@ class Trainer:
         negatives = objective.negatives.sample(
             self._rng,
             not_wrong,
-            len(self._live_rows),
+            len(self.live),
             to_numpy(vectors),
-            self._index if self._index is not None or not objective.negatives.n_hard else self.refresh(),
+            self.live.index if self.live.index is not None or not objective.negatives.n_hard else self.live.refresh(),
             objective.loss.logit_scale,
         )
         gold = np.array([self._rng.choice(own) for own in correct])
@@ -112,13 +103,13 @@ class Trainer:
 
     def _candidate_rows(self, candidates: Candidates, gold: np.ndarray, forms: Sequence[str]) -> TokenRows:
         """The token rows of `candidates`; of a share of the `gold` (m,), without the names that are `forms` (m)."""
-        rows = self.entity_rows.take(candidates.rows)
+        rows = self.live.token_rows.take(candidates.rows)
         if not self.objective.mask_names:  # nothing is drawn either, so that other draws stay as they were
             return rows
         masked = (self._rng.random(len(gold)) < self.objective.mask_names).nonzero()[0]
         if not len(masked):
             return rows
-        entities = [self.kb[id_] for id_ in self.kb.ids(self._live_rows[gold[masked]]).tolist()]
+        entities = [self.kb[id_] for id_ in self.kb.ids(self.live.rows[gold[masked]]).tolist()]
         builder = row_builder(self.model)
         return with_masked_names(rows, candidates.gold[masked], entities, [forms[i] for i in masked], builder)
 
@@ -151,47 +142,8 @@ class Trainer:
         return [self._mention_rows[key] for key in keys]
 
     def updated(self) -> None:
-        """The weights have changed."""
-        self._age += 1
-
-    def refresh(self) -> VectorIndex:
-        """Encode the whole KB with the entity tower as it is now. Hard negatives come from the latest encoding: that
-        of the first update, of a refresh, or of an evaluation that needed one."""
-        start = perf_counter()
-        self._index = None  # its memory is free before the new one grows
-        vectors = self._entity_vectors(self.entity_rows)
-        gpus = self.model.ops.device_type == "gpu"
-        self._index = VectorIndex.stream(vectors, vector_size(self.model), gpus=gpus)
-        self._age = 0
-        logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self.kb):,}", perf_counter() - start)
-        return self._index
-
-    def _entity_vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
-        for start in range(0, len(rows), ENTITIES_AT_ONCE):
-            yield encode_entities(self.model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))
-
-    def search(self, queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """`KnowledgeBase.search` over the KB as the entity tower encodes it now. It is encoded again unless its vectors
-        are at most `MAX_AGE` updates old: the scores that `spacy train` shows at the first step of an epoch then cost
-        no pass over the KB beside that of the negatives."""
-        index = self.refresh() if self._index is None or self._age > MAX_AGE else self._index
-        numbers = None if within is None else np.searchsorted(self._live_rows, within)
-        scores, found = index.search(queries, k, within=numbers)
-        return scores, np.where(found < 0, found, self._live_rows[found])
-
-    def search_over(self, rows: np.ndarray) -> Callable:
-        """`search` over these rows of the KB alone, ascending, which are encoded now."""
-        start = perf_counter()
-        own = self.entity_rows.take(np.searchsorted(self._live_rows, rows))
-        index = VectorIndex.stream(self._entity_vectors(own), vector_size(self.model))
-        logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)
-
-        def search(queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-            numbers = None if within is None else np.isin(rows, within).nonzero()[0]
-            scores, found = index.search(queries, k, within=numbers)
-            return scores, np.where(found < 0, found, rows[found])
-
-        return search
+        """Note that the weights have changed."""
+        self.live.updated()
 
 
 def _digest(text: str) -> bytes:

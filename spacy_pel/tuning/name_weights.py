@@ -1,98 +1,79 @@
-"""The weights of the lexical score, fitted to gold mentions."""
+"""The weights of names beside the similarity of vectors, fitted to gold mentions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from spacy.tokens import Doc
-from tqdm import tqdm
 
 from ..errors import PelError
-from ..evaluation.ranking import CHUNK
-from ..mentions.gold import GoldMention, gold_of
+from ..mentions.gold import GoldMention
 from ..mentions.ranked import RankedMention
-from ..search.candidates import UNREADABLE, by_types, encode_distinct
-from ..search.hybrid import find_by_both
-from ..search.weights import Weights
-
-if TYPE_CHECKING:
-    from ..kb.knowledge_base import KnowledgeBase
-    from ..pipeline.linker import PelLinker
+from ..search.search import EXACT, NGRAM, SIMILARITY, Found
+from ..search.weights import NameWeights
 
 STEPS = 200
-NONE = Weights(0.0, 0.0)
 
 
-class GoldCandidates(NamedTuple):
-    """What either side of a KB finds for a gold mention: the ids of the candidates (n,), their similarities (n,), their
-    lexical features (n, 2) and whether each is right (n,)."""
+class GoldForms(NamedTuple):
+    """A gold mention and all that a hybrid search has found for it.
+
+    Attributes:
+        mention: The gold mention.
+        forms: What was found for the mention and, if it is an abbreviation, what for its long form.
+    """
 
     mention: GoldMention
-    ids: np.ndarray
-    similarity: np.ndarray
-    lexical: np.ndarray
-    right: np.ndarray
+    forms: Sequence[Found]
 
-    def ranked(self, weights: Weights) -> RankedMention:
-        """The candidates as those weights rank them."""
-        score = weights.score(self.similarity, self.lexical)
-        order = np.argsort(-score, kind="stable")
-        candidates = list(zip(self.ids[order].tolist(), score[order].tolist(), strict=True))
-        return RankedMention(self.mention.ids, candidates, self.mention.form)
+    def ranked(self, weights: NameWeights) -> RankedMention:
+        """The candidates as a linker with those weights ranks them: of the form whose best scores higher."""
+        lists = [list(_ranked(found, weights)) for found in self.forms]
+        best = max(lists, key=lambda one: one[0][1] if one else float("-inf"))
+        return RankedMention(self.mention.ids, best, self.mention.form)
 
+    def features(self) -> np.ndarray:
+        """Similarity, 3-grams and exact match (n, 3) of the candidates of all forms."""
+        return np.concatenate([_features(found) for found in self.forms])
 
-def find_for_gold(linker: PelLinker, docs: Iterable[Doc], k: int, *, progress: bool = False) -> list[GoldCandidates]:
-    """`find_by_both` for the annotated mentions of `docs`, in no order to rely on, among the entities of the types that
-    the linker allows; of an abbreviation for its long form.
-    RAISES: PelError without a KB and its index, and for a KB that an older spacy-pel built."""
-    kb = linker.searchable_kb()
-    mentions = [m for m in gold_of(docs, kb) if m.ids]
-    found: list[GoldCandidates] = []
-    with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
-        for start in range(0, len(mentions), CHUNK):
-            chunk = mentions[start : start + CHUNK]
-            for one in _find_in_chunk(linker, kb, chunk, k):
-                found.append(one)
-                bar.update()
-    return found
+    def right(self) -> np.ndarray:
+        """Whether each candidate (n,) of all forms is a correct entity."""
+        return np.concatenate([np.isin(np.array(found.ids, dtype=str), self.mention.ids) for found in self.forms])
 
 
-def _find_in_chunk(
-    linker: PelLinker, kb: KnowledgeBase, mentions: Sequence[GoldMention], k: int
-) -> Iterator[GoldCandidates]:
-    spans = [mention.span for mention in mentions]
-    types = [linker.types_for(span.label_) for span in spans]
-    for i, long in linker.long_forms_of(spans).items():
-        spans[i] = long
-    for numbers, within in by_types(kb, types):
-        vectors, places = encode_distinct(linker.model, [spans[i] for i in numbers])
-        readable = [i for i, place in zip(numbers, places, strict=True) if place != UNREADABLE]
-        if not readable:
-            continue
-        queries, texts = vectors[places[places != UNREADABLE]], [spans[i].text for i in readable]
-        for number, own, similarity, lexical in find_by_both(kb, texts, queries, k, within):
-            mention, ids = mentions[readable[number]], kb.ids(own)
-            yield GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, list(mention.ids)))
+def _features(found: Found) -> np.ndarray:
+    if not found.ids:
+        return np.empty((0, 3))
+    return np.column_stack([found.parts[name] for name in (SIMILARITY, NGRAM, EXACT)])
 
 
-def fit_weights(found: Sequence[GoldCandidates]) -> Weights:
-    """The weights of greatest likelihood, where a mention means a candidate with a probability in proportion to
-    exp(a · (similarity + weights · lexical)), and none of them in proportion to exp(b): a conditional logit
-    (McFadden 1974) with an outside option. a, b and the weights, which are positive, are fitted by L-BFGS.
+def _ranked(found: Found, weights: NameWeights) -> Iterator[tuple[str, float]]:
+    features = _features(found)
+    scores = weights.score(features[:, 0], features[:, 1:])
+    for i in np.argsort(-scores, kind="stable").tolist():
+        yield found.ids[i], float(scores[i])
 
-    RAISES: `PelError` where no mention has its entity among its candidates.
+
+def fit_weights(found: Sequence[GoldForms]) -> NameWeights:
+    """The weights of greatest likelihood, where a mention means a candidate, of any of its forms, with a probability in
+    proportion to exp(a · (similarity + weights · lexical)), and none of them in proportion to exp(b): a conditional
+    logit (McFadden 1974) with an outside option. a, b and the weights, which are positive, are fitted by L-BFGS.
+
+    A linker reads the form that scores higher, so its first candidate is the best over the candidates of both forms:
+    those that compete here.
+
+    Raises:
+        PelError: Where no mention has its entity among its candidates.
     """
-    if not any(one.right.any() for one in found):
+    right_of = [one.right() for one in found]
+    if not any(own.any() for own in right_of):
         raise PelError("no mention has its entity among its candidates: there is nothing to fit the lexical score to")
-    owner = torch.as_tensor(np.repeat(np.arange(len(found)), [len(one.ids) for one in found]))
-    right = torch.as_tensor(np.concatenate([one.right for one in found]))
-    features = torch.as_tensor(
-        np.concatenate([np.column_stack([one.similarity, one.lexical]) for one in found]), dtype=torch.float64
-    )
-    without = torch.as_tensor([not one.right.any() for one in found])
+    owner = torch.as_tensor(np.repeat(np.arange(len(found)), list(map(len, right_of))))
+    right = torch.as_tensor(np.concatenate(right_of))
+    features = torch.as_tensor(np.concatenate([one.features() for one in found]), dtype=torch.float64)
+    without = torch.as_tensor([not own.any() for own in right_of])
     logs = torch.log(torch.tensor([1 / float(features[:, 0].std() + 1e-9), 0.1, 0.1], dtype=torch.float64))
     logs.requires_grad_()
     outside = torch.zeros((), dtype=torch.float64, requires_grad=True)
@@ -110,7 +91,7 @@ def fit_weights(found: Sequence[GoldCandidates]) -> Weights:
 
     optimizer.step(loss)
     ngram, exact = logs.detach().exp()[1:].tolist()
-    return Weights(ngram, exact)
+    return NameWeights(ngram, exact)
 
 
 def _log_sums(values: torch.Tensor, owner: torch.Tensor, n: int) -> torch.Tensor:

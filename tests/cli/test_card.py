@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.tuning.tuned import Tuned
 
 LINK = """
 import json, sys, spacy
@@ -33,7 +34,7 @@ def pipeline(tmp_path):
     )
     train(nlp, examples, optimizer)
     linker.index(progress=False)
-    linker.cfg["nil_threshold"] = 0.25
+    linker.tuned = Tuned(nil_threshold=0.25)
     ruler = nlp.add_pipe("entity_ruler", first=True)
     ruler.add_patterns([{"label": "X", "pattern": form} for _, forms in SENTENCES for form in forms])
     nlp.to_disk(tmp_path / "linker")

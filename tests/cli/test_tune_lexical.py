@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.tuning.tuned import Tuned
 
 runner = CliRunner()
 
@@ -20,7 +21,7 @@ def pipeline(tmp_path):
     nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
     train(nlp, examples, optimizer, 3)
     linker.index(progress=False)
-    linker.cfg["nil_threshold"] = 0.5
+    linker.tuned = Tuned(nil_threshold=0.5)
     nlp.to_disk(tmp_path / "linker")
     write_docs(tmp_path / "dev.spacy", make_docs(spacy.blank("en")))
     return tmp_path / "linker"
@@ -38,7 +39,7 @@ def test_what_it_stores_takes_effect_and_drops_the_nil_threshold(pipeline):
     assert set(stored) == {"lexical"} and set(stored["lexical"]) == {"ngram", "exact"}
     assert f"{stored['lexical']['ngram']:.4f}" in result.stdout and "recall_at_1" in result.stdout
     linker = spacy.load(pipeline).get_pipe("pel_linker")
-    assert linker.lexical_weights._asdict() == pytest.approx(stored["lexical"]) and linker.threshold is None
+    assert linker.name_weights._asdict() == pytest.approx(stored["lexical"]) and linker.threshold is None
     doc = spacy.blank("en").make_doc("heart attack")
     assert linker.rank([doc[0:2]], 1)[0][0][0] == "D009203"
 

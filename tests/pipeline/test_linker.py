@@ -32,6 +32,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.tuning.tuned import Tuned
 
 GOLD = [[(surface, id_) for surface, id_ in mentions.items()] for _, mentions in SENTENCES]
 
@@ -130,24 +131,23 @@ def test_nil_threshold(trained, docs):
     best = max(trained(doc.copy()).ents[0]._.kb_ents[0][1] for doc in docs)
     try:
         for setting, tuned, nil in [(None, 2.0, False), ("tuned", 2.0, True), (-1.0, 2.0, False), (1.0, None, True)]:
-            linker.nil_threshold, linker.cfg["nil_threshold"] = setting, tuned
+            linker.nil_threshold, linker.tuned = setting, Tuned(nil_threshold=tuned)
             ent = trained(docs[0].copy()).ents[0]
             assert (ent.kb_id_ == "NIL", ent._.is_nil) == (nil, nil)
             assert len(ent._.kb_ents) == 5
         linker.nil_threshold = best  # a score equal to the threshold links
         assert any(not ent._.is_nil for doc in docs for ent in trained(doc.copy()).ents)
     finally:
-        linker.nil_threshold = "tuned"
-        linker.cfg.clear()
+        linker.nil_threshold, linker.tuned = "tuned", Tuned()
 
 
 def test_tuned_threshold_is_saved(trained, tmp_path):
     linker = trained.get_pipe("pel_linker")
-    linker.cfg["nil_threshold"] = 0.25
+    linker.tuned = Tuned(nil_threshold=0.25)
     try:
         linker.to_disk(tmp_path / "linker")
     finally:
-        linker.cfg.clear()
+        linker.tuned = Tuned()
     again = spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
     assert again.threshold == 0.25
     assert srsly.read_json(tmp_path / "linker" / "cfg") == {"nil_threshold": 0.25}
@@ -209,7 +209,8 @@ def test_types_are_filtered_while_training(tmp_path):
     kb.remove(["D008094"])
     nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb, types=["Disease"])
     train(nlp, examples, optimizer, steps=1)
-    ranked = linker.rank([ent for eg in examples for ent in eg.reference.ents], 12)
+    spans = [ent for eg in examples for ent in eg.reference.ents]
+    ranked = linker.rank(spans, 12, search=linker.session.live.search())
     assert all({linker.kb[id].types for id, _ in own} == {("Disease",)} and len(own) == 6 for own in ranked)
 
 
@@ -412,7 +413,7 @@ def test_saving_in_place_after_more_training_leaves_what_can_be_loaded_and_index
 def test_more_training_drops_the_tuned_threshold(trained, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
     nlp = spacy.load(tmp_path / "pipeline")
-    nlp.get_pipe("pel_linker").cfg["nil_threshold"] = 0.5
+    nlp.get_pipe("pel_linker").tuned = Tuned(nil_threshold=0.5)
     nlp.update(make_examples(nlp), sgd=nlp.resume_training())
     assert nlp.get_pipe("pel_linker").threshold is None
 

@@ -6,10 +6,12 @@ import warnings
 
 import pytest
 import spacy
-from tiny import make_kb, make_pipeline, train, write_encoder
+from tiny import make_examples, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.pipeline.with_kb import trace
+from spacy_pel.search.weights import NameWeights
+from spacy_pel.tuning.calibration import Calibration
+from spacy_pel.tuning.tuned import Tuned, TuningContext
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,7 @@ def linked(tmp_path_factory):
 @pytest.fixture
 def mention(linked):
     nlp, linker, _ = linked
-    linker.cfg.clear()
+    linker.tuned = Tuned()
     linker.types, linker.labels_discard = [], []
     doc = nlp.make_doc("She took aspirin after the heart attack .")
     doc.ents = [doc.char_span(9, 16, label="DRUG")]
@@ -46,7 +48,7 @@ def test_a_link(linked, mention):
 def test_the_threshold_and_the_probability(linked, mention, above, relation):
     nlp, linker, _ = linked
     best = linker.rank([mention.ents[0]], 1)[0][0][1]
-    linker.cfg.update(nil_threshold=best + above, calibration=[0.0, 0.0])
+    linker.tuned = Tuned(nil_threshold=best + above, calibration=Calibration(0.0, 0.0))
     (ent,) = nlp(mention).ents
     told = linker.explain(ent)
     assert told.kb_id == ent.kb_id_ and ent._.is_nil == (above > 0)
@@ -91,19 +93,19 @@ def test_without_candidates(linked, mention):
 
 def test_what_was_tuned_is_saved_and_forgotten(linked, mention):
     nlp, linker, folder = linked
-    linker.cfg.update(nil_threshold=0.1, calibration=[3.0, -1.0])
+    linker.tuned = Tuned(nil_threshold=0.1, calibration=Calibration(3.0, -1.0))
     nlp.to_disk(folder / "saved")
     read = spacy.load(folder / "saved")
     (ent,) = read(mention).ents
-    assert read.get_pipe("pel_linker").calibration == (3.0, -1.0) and 0 < ent._.kb_prob < 1
-    linker.forget_tuning()
-    assert linker.calibration is None and linker.threshold is None
+    assert read.get_pipe("pel_linker").tuned.calibration == (3.0, -1.0) and 0 < ent._.kb_prob < 1
+    read.update(make_examples(read), sgd=read.create_optimizer())
+    assert read.get_pipe("pel_linker").tuned == Tuned() and read.get_pipe("pel_linker").threshold is None
 
 
 def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
     _, linker, _ = linked
     own, other = linker.kb, make_kb(tmp_path / "other")
-    linker.cfg.update(nil_threshold=0.1, tuned_with=trace(own))
+    linker.tuned = Tuned(nil_threshold=0.1, context=TuningContext.of(own, None))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         linker.set_kb(own.copy_to(tmp_path / "copy"))
@@ -118,25 +120,25 @@ def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
     shrunk.remove([next(iter(shrunk))])  # two of twelve: more than a tenth
     with pytest.warns(UserWarning, match=rf"{shrunk.path} \(10 entities"):
         linker.set_kb(shrunk)
-    linker.forget_tuning()
+    linker.tuned = Tuned()
     linker.set_kb(own)
 
 
 def test_scores_that_the_threshold_was_not_tuned_for(linked):
     nlp, linker, folder = linked
-    linker.cfg.update(nil_threshold=0.1, lexical={"ngram": 0.25, "exact": 0.5})
-    linker.cfg["tuned_with"] = trace(linker.kb, linker.lexical_weights)
+    weights = NameWeights(0.25, 0.5)
+    linker.tuned = Tuned(weights, 0.1, context=TuningContext.of(linker.kb, weights))
     nlp.to_disk(folder / "with_names")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         spacy.load(folder / "with_names")
-        linker.lexical = dict(linker.cfg["lexical"])
+        linker.lexical = weights._asdict()
     named = r"scores with lexical = {'ngram': 0.25, 'exact': 0.5}, and they are now with None"
     with pytest.warns(UserWarning, match=named):
         linker.lexical = None
     with pytest.warns(UserWarning, match=named):
         spacy.load(folder / "with_names", config={"components.pel_linker.lexical": None})
-    linker.forget_tuning()
+    linker.tuned = Tuned()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         linker.lexical = "tuned"
@@ -144,11 +146,11 @@ def test_scores_that_the_threshold_was_not_tuned_for(linked):
 
 @pytest.mark.parametrize("threshold", [1.5, -2])
 def test_a_threshold_that_is_no_score(threshold):
-    with pytest.raises(PelError, match=rf"nil_threshold = {threshold} is no score"):
+    with pytest.raises(PelError, match=rf"nil_threshold = {threshold} is not a score"):
         spacy.blank("en").add_pipe("pel_linker", config={"nil_threshold": threshold})
     linker = spacy.blank("en").add_pipe("pel_linker")
     for value in (threshold, float("nan"), "foo", True):
-        with pytest.raises(PelError, match="is no score"):
+        with pytest.raises(PelError, match="is not a score"):
             linker.nil_threshold = value
     assert linker.nil_threshold == "tuned"
     dot = {"model": {"@architectures": "spacy_pel.BiEncoder.v1", "similarity": "dot"}}

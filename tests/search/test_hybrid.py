@@ -8,9 +8,11 @@ import spacy
 from tiny import ENTITIES, links, make_docs, make_examples, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.pipeline.tuning import find_for_gold
 from spacy_pel.search.explanation import Parts
-from spacy_pel.search.weights import Weights
-from spacy_pel.tuning.name_weights import find_for_gold
+from spacy_pel.search.search import VectorSearch
+from spacy_pel.search.weights import NameWeights
+from spacy_pel.tuning.tuned import Tuned
 
 WEIGHTS = {"ngram": 0.5, "exact": 0.25}
 
@@ -28,8 +30,8 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def linker(trained):
     _, linker = trained
-    linker.lexical, linker.types, linker.top_k = "tuned", [], 64
-    linker.cfg.clear()
+    linker.lexical, linker.types, linker.top_k, linker.max_candidates = "tuned", [], 64, 5
+    linker.tuned = Tuned()
     return linker
 
 
@@ -39,15 +41,15 @@ def spans_of(nlp):
 
 
 def test_the_score_is_the_weighted_mean():
-    weights = Weights(0.5, 0.25)
+    weights = NameWeights(0.5, 0.25)
     assert weights.score(np.array([0.4, 1.0]), np.array([[0.8, 1], [1, 1]])) == pytest.approx([1.05 / 1.75, 1.0])
 
 
 def test_untuned_and_null_are_the_search_by_vectors(trained, linker):
     spans = spans_of(trained[0])
-    plain = linker.rank(spans, 4, search=linker.kb.search)
+    plain = linker.rank(spans, 4, search=VectorSearch(linker.kb.search))
     assert linker.rank(spans, 4) == plain
-    linker.cfg["lexical"], linker.lexical = WEIGHTS, None
+    linker.tuned, linker.lexical = Tuned(NameWeights(**WEIGHTS)), None
     assert linker.rank(spans, 4) == plain
 
 
@@ -65,7 +67,7 @@ def test_every_entity_scored_by_hand(trained, linker):
 
 def test_an_entity_that_its_vector_does_not_find_is_found_by_name(trained, linker):
     """With top_k = 1 either side gives one candidate; the vector's is not the one of that name."""
-    linker.lexical, linker.top_k = {"ngram": 0, "exact": 10}, 1
+    linker.lexical, linker.max_candidates, linker.top_k = {"ngram": 0, "exact": 10}, 1, 1
     doc = trained[0].make_doc("depression MI AF")
     found = [linker.rank([doc[i : i + 1]], 1)[0][0][0] for i in range(3)]
     linker.lexical = None
@@ -94,8 +96,9 @@ def test_spans_that_the_encoder_reads_alike_keep_their_names(trained, linker):
 def test_types_hold_while_weights_are_fitted(trained, linker):
     docs = make_docs(trained[0])
     linker.types = ["Disease"]
-    found = find_for_gold(linker, docs, 3)
-    kinds = {kind for one in found for id_ in one.ids for kind in linker.kb[id_].types}
+    linker.max_candidates, linker.top_k = 3, 3
+    found = find_for_gold(linker, docs)
+    kinds = {kind for one in found for form in one.forms for id_ in form.ids for kind in linker.kb[id_].types}
     assert len(found) == 12 and kinds == {"Disease"}
 
 
@@ -108,19 +111,19 @@ def test_types_hold_for_both_sides(trained, linker):
 
 def test_tuned_weights_are_saved_and_forgotten_by_training(trained, linker, tmp_path):
     nlp, _ = trained
-    linker.cfg["lexical"] = WEIGHTS
+    linker.tuned = Tuned(NameWeights(**WEIGHTS))
     doc = nlp.make_doc("She had a heart attack .")
     doc.ents = [doc.char_span(10, 22, label="X")]
     before = nlp(doc).ents[0]._.kb_ents
     nlp.to_disk(tmp_path / "pipeline")
     loaded = spacy.load(tmp_path / "pipeline")
     other = loaded.get_pipe("pel_linker")
-    assert other.lexical_weights == Weights(0.5, 0.25)
+    assert other.name_weights == NameWeights(0.5, 0.25)
     doc = loaded.make_doc(doc.text)
     doc.ents = [doc.char_span(10, 22, label="X")]
     assert loaded(doc).ents[0]._.kb_ents == before
     loaded.update(make_examples(loaded), sgd=loaded.create_optimizer())
-    assert other.lexical_weights is None
+    assert other.name_weights is None
 
 
 def test_explain_shows_the_parts(trained, linker):

@@ -15,6 +15,7 @@ from spacy_pel.models.tower import tower_module
 from spacy_pel.training.adversarial import make_fgsm
 from spacy_pel.training.losses import make_proxy_loss
 from spacy_pel.training.optimizer import make_adamw, make_warmup_linear
+from spacy_pel.tuning.tuned import Tuned
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-4, 1e-6])
@@ -180,7 +181,8 @@ def test_no_mention_of_the_kb_changes_nothing(made):
     nlp, linker, examples, _ = made
     optimizer = make_adamw(0.1)
     nlp.update(examples, sgd=optimizer)
-    before, threshold = [p.detach().clone() for p in parameters(linker)], linker.cfg.setdefault("nil_threshold", 0.5)
+    before = [p.detach().clone() for p in parameters(linker)]
+    linker.tuned = Tuned(nil_threshold=0.5)
     for example in examples:
         example.reference.spans["gold_mentions"] = [
             example.reference.char_span(s.start_char, s.end_char, kb_id="elsewhere")
@@ -188,7 +190,7 @@ def test_no_mention_of_the_kb_changes_nothing(made):
         ]
     assert nlp.update(examples, sgd=optimizer, losses={})["pel_linker"] == 0.0
     assert all(torch.equal(one, other) for one, other in zip(before, parameters(linker), strict=True))
-    assert linker.cfg["nil_threshold"] == threshold
+    assert linker.threshold == 0.5
 
 
 def test_a_gradient_that_is_not_finite(made):

@@ -15,6 +15,7 @@ from spacy_pel.evaluation.scorer import score_links
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.bi_encoder import encode_entities
 from spacy_pel.models.tower import tower_module
+from spacy_pel.search.search import Queries
 from spacy_pel.training.callbacks import make_refresh_negatives
 from spacy_pel.training.layouts import Candidates
 
@@ -61,28 +62,28 @@ def test_random_negatives_need_no_pass_over_the_kb(tmp_path):
     )
     linker.refresh_negatives()
     nlp.update(examples)
-    assert linker._trainer._index is None
+    assert linker.session.live.index is None
 
 
 def test_scores_are_of_vectors_at_most_one_update_old(pipeline):
     nlp, linker, examples, optimizer = pipeline
     linker.refresh_negatives()
-    trainer = linker._trainer
-    first = current_index(trainer)
+    live = linker.session.live
+    first = current_index(live)
     nlp.update(examples, sgd=optimizer)
-    assert current_index(trainer) is first
+    assert current_index(live) is first
     nlp.update(examples, sgd=optimizer)
-    second = current_index(trainer)
+    second = current_index(live)
     assert second is not first
-    vectors = encode_entities(linker.model, trainer.entity_rows)
+    vectors = encode_entities(linker.model, live.token_rows)
     scores, rows = second.search(vectors, 1)
     assert rows[:, 0].tolist() == list(range(len(linker.kb)))
     np.testing.assert_allclose(scores[:, 0], 1.0, atol=1e-5)
 
 
-def current_index(trainer):
-    trainer.search(np.zeros((1, 32), dtype="float32"), 1)
-    return trainer._index
+def current_index(live):
+    live.search()
+    return live.index
 
 
 def test_mention_rows_are_made_once(pipeline, monkeypatch):
@@ -101,7 +102,7 @@ def test_rows_of_too_many_mentions_are_made_again(pipeline, monkeypatch):
     monkeypatch.setattr("spacy_pel.training.session.MOST_ROWS", 5)
     nlp.update(examples[:4], sgd=optimizer)
     nlp.update(examples[3:], sgd=optimizer)
-    kept = len(linker._training()._mention_rows)
+    kept = len(linker.session._mention_rows)
     assert kept == sum(len(gold_mentions(example.reference)) for example in examples[3:])
 
 
@@ -119,7 +120,7 @@ def test_gradients_of_two_batches_add_up(tmp_path):
         for weight in weights.values():
             weight.grad = None
         for batch in batches:
-            linker._training().accumulate(batch)
+            linker.begin_training().accumulate(batch)
         return {name: weight.grad.clone() for name, weight in weights.items() if weight.grad is not None}
 
     first, second, both = gradients(mentions[:6]), gradients(mentions[6:]), gradients(mentions[:6], mentions[6:])
@@ -199,32 +200,35 @@ def test_it_learns(tmp_path, settings):
 
 def test_a_search_over_some_rows_encodes_those_alone(pipeline, monkeypatch):
     _, linker, examples, _ = pipeline
-    assert not linker.is_training
+    assert linker.session is None
     linker.update(examples)
-    trainer = linker._trainer
+    live = linker.session.live
     encoded = []
     monkeypatch.setattr(
-        "spacy_pel.training.session.encode_entities",
+        "spacy_pel.search.live.encode_entities",
         lambda model, rows: encoded.append(len(rows)) or encode_entities(model, rows),
     )
     some = np.array([2, 5, 11])
-    search = linker.search_over(some)
-    queries = encode_entities(linker.model, trainer.entity_rows)
-    scores, rows = search(queries, 2)
+    search = live.search_over(some)
+    queries = encode_entities(linker.model, live.token_rows)
+    found = search(Queries([""] * 12, queries), 2)
+    scores, rows = (np.array([getattr(one, what) for one in found]) for what in ("scores", "rows"))
     assert encoded == [3]
     exact = queries @ queries[some].T
     order = np.argsort(-exact, axis=1)[:, :2]
     assert rows.tolist() == some[order].tolist()
     np.testing.assert_allclose(scores, np.take_along_axis(exact, order, axis=1), atol=1e-5)
-    assert search(queries, 2, np.array([5, 6]))[1][:, 0].tolist() == [5] * 12
+    within = search(Queries([""] * 12, queries), 2, np.array([5, 6]))
+    assert [one.rows.tolist() for one in within] == [[5]] * 12
 
 
 def test_dev_scores_over_a_part_of_the_kb(pipeline):
     _, linker, examples, _ = pipeline
     linker.update(examples)
     asked = []
-    original = linker.search_over
-    linker.search_over = lambda rows: asked.append(rows.tolist()) or original(rows)
+    live = linker.session.live
+    original = live.search_over
+    live.search_over = lambda rows: asked.append(rows.tolist()) or original(rows)
     gold = set(linker.kb.rows({m.ids[0] for eg in examples[:2] for m in gold_mentions(eg.reference)}).values())
     draws = ((1, 0), (1, 1), (1, 2), (1, 0), (99, 0))
     some, _, _, again, whole = (score_links(examples[:2], linker=linker, kb_sample=n, seed=seed) for n, seed in draws)

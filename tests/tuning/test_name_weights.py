@@ -10,8 +10,9 @@ from spacy.vocab import Vocab
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.mentions.gold import GoldMention
-from spacy_pel.search.weights import Weights
-from spacy_pel.tuning.name_weights import NONE, GoldCandidates, fit_weights
+from spacy_pel.search.search import EXACT, NGRAM, SIMILARITY, Found
+from spacy_pel.search.weights import NO_NAMES, NameWeights
+from spacy_pel.tuning.name_weights import GoldForms, fit_weights
 
 SCALE, OUTSIDE, TRUE = 20.0, 8.0, np.array([0.3, 0.15])
 
@@ -27,10 +28,11 @@ def drawn(n, seed=0, n_candidates=12):
         lexical = np.column_stack([rng.uniform(0, 1, n_candidates), rng.random(n_candidates) < 0.1]).astype(np.float32)
         logits = np.append(SCALE * (similarity + lexical @ TRUE), OUTSIDE)
         chosen = rng.choice(n_candidates + 1, p=np.exp(logits) / np.exp(logits).sum())
-        ids = np.array([f"E{i}" for i in range(n_candidates)], dtype=object)
+        ids = [f"E{i}" for i in range(n_candidates)]
         gold = ("NIL",) if chosen == n_candidates else (f"E{chosen}",)
-        mention = GoldMention(Span(doc, 0, 1), gold)
-        found.append(GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, gold)))
+        parts = {SIMILARITY: similarity, NGRAM: lexical[:, 0], EXACT: lexical[:, 1]}
+        span = Span(doc, 0, 1)
+        found.append(GoldForms(GoldMention(span, gold), [Found(ids, similarity, parts, span)]))
     return found
 
 
@@ -41,19 +43,22 @@ def test_the_weights_that_made_the_data_are_found():
 def test_they_rank_better_than_similarity_alone():
     ids = {f"E{i}" for i in range(12)}
     before, after = (
-        link_metrics([one.ranked(own) for one in drawn(500, seed=1)], ids) for own in (NONE, Weights(*TRUE))
+        link_metrics([one.ranked(own) for one in drawn(500, seed=1)], ids) for own in (NO_NAMES, NameWeights(*TRUE))
     )
     assert after["recall_at_1"] > before["recall_at_1"] + 0.1 and after["nil_auprc"] > before["nil_auprc"]
 
 
 def test_names_that_say_nothing_weigh_nothing():
     rng = np.random.default_rng(2)
-    mentions = [one._replace(lexical=rng.random(one.lexical.shape).astype(np.float32)) for one in drawn(2000)]
-    right = [one._replace(right=one.similarity == one.similarity.max()) for one in mentions]
-    assert max(fit_weights(right)) < 0.01
+    mentions = []
+    for mention, (found,) in drawn(2000):
+        noise = {name: rng.random(12).astype(np.float32) for name in (NGRAM, EXACT)}
+        gold = (found.ids[found.parts[SIMILARITY].argmax()],)
+        mentions.append(GoldForms(mention._replace(ids=gold), [found._replace(parts=dict(found.parts) | noise)]))
+    assert max(fit_weights(mentions)) < 0.01
 
 
 def test_without_a_right_candidate():
-    wrong = [one._replace(right=np.zeros(12, dtype=bool)) for one in drawn(3)]
+    wrong = [one._replace(mention=one.mention._replace(ids=("other",))) for one in drawn(3)]
     with pytest.raises(PelError, match="nothing to fit"):
         fit_weights(wrong)

@@ -1,0 +1,122 @@
+"""How well a pipeline links the gold mentions of a corpus: all measures in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ..errors import PelError
+from ..kb.entity import NIL
+from ..mentions.gold import ambiguous_forms, gold_of
+from ..mentions.ranked import RankedMention
+from ..tuning.calibration import calibration_metrics
+from ..tuning.nil import nil_curve
+from ..tuning.tuned import Tuned
+from .end_to_end import end_to_end
+from .metrics import link_metrics
+from .ranking import CanRank, rank_gold
+
+MIN_DEPTH = 64  # recall_at_64 is always reported
+
+
+class Linker(CanRank, Protocol):
+    """What can be measured."""
+
+    settings: Any
+    tuned: Tuned
+
+    @property
+    def threshold(self) -> float | None: ...
+
+
+class Evaluation(NamedTuple):
+    """What was measured, and on what.
+
+    Attributes:
+        ranked: The gold mentions with their candidates.
+        metrics: The measures, by name.
+    """
+
+    ranked: list[RankedMention]
+    metrics: dict[str, Any]
+
+
+def evaluate(
+    nlp: Language,
+    docs: Iterable[Doc],
+    *,
+    train: Iterable[Doc] | None = None,
+    with_end_to_end: bool = False,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Link the gold mentions of `docs` and measure: recall@k, MRR, NIL, probabilities, speed.
+
+    Args:
+        nlp: A pipeline with one `pel_linker` and its KB.
+        docs: Docs with gold mentions.
+        train: The training Docs, which tell seen ids and ambiguous forms.
+        with_end_to_end: Whether to run the pipeline on the texts too, and score the mentions that it finds.
+        progress: Whether to show a bar.
+
+    Returns:
+        The measures of `link_metrics`, `calibration_metrics` and `end_to_end`, `nil_curve`, `mentions_per_second`,
+        `n_gold_ids` and `n_gold_ids_missing` (distinct gold ids, and those that the KB lacks). Fractions; None for one
+        with nothing to measure.
+
+    Raises:
+        PelError: Unless the pipeline has one `pel_linker` with a KB, and a Doc an annotated mention.
+    """
+    _, linker = find_linker(nlp)
+    docs = list(docs)
+    metrics = measure(linker, docs, train=train, progress=progress).metrics
+    if with_end_to_end:
+        metrics |= end_to_end(nlp, docs, linker.kb, linker.settings.spans_key)
+    return metrics
+
+
+def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
+    """The name of the `pel_linker` in a pipeline, and the linker.
+
+    Raises:
+        PelError: Unless there is exactly one, with a KB if one is needed.
+    """
+    names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
+    if len(names) != 1:
+        raise PelError(f"The pipeline must hold one pel_linker, and holds {len(names)} among {nlp.pipe_names}.")
+    linker: Any = nlp.get_pipe(names[0])
+    if needs_kb:
+        linker.require_kb()
+    return names[0], linker
+
+
+def measure(
+    linker: Linker, docs: Sequence[Doc], *, train: Iterable[Doc] | None = None, progress: bool = False
+) -> Evaluation:
+    """`evaluate` for a linker alone."""
+    kb = linker.kb
+    mentions = gold_of(docs, kb)
+    gold_ids = {id_ for mention in mentions for id_ in mention.ids}
+    if not gold_ids:
+        raise PelError("there is no annotated mention: there is nothing to measure")
+    known: dict[str, Any] = {}
+    if train is not None:
+        learnt = gold_of(train, kb)
+        known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
+        known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
+    start = perf_counter()
+    ranked = rank_gold(linker, docs, k=max(MIN_DEPTH, linker.settings.top_k), progress=progress)
+    seconds = perf_counter() - start
+    metrics = link_metrics(ranked, kb, nil_threshold=linker.threshold, **known)
+    metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
+    metrics["n_gold_ids"] = len(gold_ids - {NIL})
+    metrics["n_gold_ids_missing"] = sum(id_ not in kb for id_ in gold_ids - {NIL})
+    metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, kb)}
+    if linker.tuned.calibration is not None:
+        metrics |= calibration_metrics(ranked, linker.tuned.calibration)
+        if kb.metric == "dot":
+            metrics["score_ece"] = None  # a dot product is nothing like a probability
+    return Evaluation(ranked, metrics)

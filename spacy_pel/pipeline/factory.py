@@ -1,0 +1,84 @@
+"""The registered factory `pel_linker`: what the config says, as a linker.
+
+It is imported by every `spacy.blank`, so it imports spaCy only; torch, transformers and faiss load when a linker is
+built.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from spacy.language import Language
+from thinc.api import Model
+
+from .linker import PelLinker
+from .settings import SETTINGS, Lexical, LinkSettings, Threshold
+
+DEFAULT_CONFIG = {
+    "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
+    "loss": {"@misc": "spacy_pel.ProxyLoss.v1"},
+    "adversarial": {"@misc": "spacy_pel.FGSM.v1"},
+    "negatives": {"@misc": "spacy_pel.MixedNegatives.v1"},
+    "layout": "shared",
+    "mask_names": 0.0,
+    **asdict(LinkSettings()),
+    "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
+}
+
+
+@Language.factory(
+    "pel_linker",
+    requires=["doc.ents", "token.ent_iob", "token.ent_type"],
+    assigns=["token.ent_kb_id", "span._.kb_ents"],
+    default_config=DEFAULT_CONFIG,
+    default_score_weights={"nel_recall_at_1": 1.0, "nel_recall_at_64": 0.0},
+)
+def make_linker(
+    nlp: Language,
+    name: str,
+    model: Model,
+    loss: Any,
+    adversarial: Any | None,
+    negatives: Any,
+    layout: str,
+    mask_names: float,
+    top_k: int,
+    max_candidates: int,
+    spans_key: str | None,
+    resolve_abbreviations: bool,
+    lexical: Lexical,
+    nil_threshold: Threshold,
+    labels_discard: list[str],
+    types: list[str],
+    types_by_label: dict[str, list[str]],
+    n_probe: int | None,
+    search_threads: int | None,
+    overwrite: bool,
+    use_gold_ents: bool,
+    save_kb: bool,
+    scorer: Callable | None,
+) -> "PelLinker":
+    """Build a `pel_linker`.
+
+    Args:
+        nlp: The pipeline.
+        name: Of the component.
+        model: A bi-encoder, `spacy_pel.BiEncoder.v1`.
+        loss: `spacy_pel.ProxyLoss.v1`, `spacy_pel.CrossEntropyLoss.v1` or `spacy_pel.NCELoss.v1`.
+        adversarial: `spacy_pel.FGSM.v1`, or null for none.
+        negatives: `spacy_pel.RandomNegatives.v1`, `spacy_pel.HardNegatives.v1` or `spacy_pel.MixedNegatives.v1`.
+        layout: "shared" (the candidates of a batch serve all its mentions) or "per_mention" (each mention has its own).
+        mask_names: The share of the mentions whose own entity is read, while training, without the name that they have.
+        scorer: `spacy_pel.link_scorer.v1`.
+
+    The other arguments are the settings of `LinkSettings`.
+    """
+    given = locals()
+    settings = LinkSettings(**{key: given[key] for key in SETTINGS})
+
+    from ..training.layouts import check_layout
+    from ..training.objective import Objective
+
+    objective = Objective(loss, adversarial, negatives, check_layout(layout), mask_names)
+    objective.check_similarity(model, name)
+    return PelLinker(nlp.vocab, model, name, objective=objective, settings=settings, scorer=scorer)

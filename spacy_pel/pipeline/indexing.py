@@ -1,0 +1,61 @@
+"""A KB as the encoder of a linker sees it: indexed by it, changed with it, refused if it is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from thinc.api import Model
+
+from ..errors import PelError
+from ..kb.entity import Entity
+from ..kb.knowledge_base import KnowledgeBase
+from ..models.bi_encoder import encode_entities, row_builder, stream_entities, vector_size
+
+
+def index_kb(model: Model, kb: KnowledgeBase, fingerprint: str, *, index_type: str, progress: bool) -> None:
+    """Encode all entities of `kb` and write their vectors into its folder, in place of those of that fingerprint.
+
+    Args:
+        model: The bi-encoder.
+        kb: The KB.
+        fingerprint: Of the bi-encoder.
+        index_type: See `KnowledgeBase.index`.
+        progress: Whether to show a bar.
+    """
+    kb.index(
+        stream_entities(model, kb.entities(), len(kb), progress=progress),
+        dim=vector_size(model),
+        metric=model.attrs["settings"]["similarity"],
+        fingerprint=fingerprint,
+        index_type=index_type,
+    )
+
+
+def encoded(
+    model: Model, kb: KnowledgeBase, fingerprint: str, entities: Iterable[Entity]
+) -> tuple[list[Entity], np.ndarray | None, str | None]:
+    """What `KnowledgeBase.add` takes: new `entities` with their vectors, if the KB has any, and the fingerprint.
+
+    Raises:
+        PelError: If the vectors of the KB are of another encoder.
+    """
+    named = [kb.with_type_names(entity) for entity in entities]
+    if not kb.has_vectors:
+        return named, None, None
+    check_fingerprint(kb, fingerprint)
+    return named, encode_entities(model, row_builder(model).entities(named)), fingerprint
+
+
+def check_fingerprint(kb: KnowledgeBase, fingerprint: str) -> None:
+    """Check that the vectors of `kb` are of the encoder with that fingerprint.
+
+    Raises:
+        PelError: If they are not.
+    """
+    if kb.fingerprint != fingerprint:
+        raise PelError(
+            f"The KB {kb.path} was indexed with another encoder (its fingerprint is {kb.fingerprint:.12}, that of "
+            f"this linker {fingerprint:.12}): run `python -m spacy pel index PIPELINE {kb.path} OUT`, or "
+            "linker.index() in Python."
+        )

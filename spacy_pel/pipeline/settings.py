@@ -1,0 +1,101 @@
+"""How a `pel_linker` links: each setting once, with its default and what it may be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import inf
+from numbers import Real
+from typing import Any, Literal
+
+from ..errors import PelError
+from ..search.weights import check_lexical
+
+Threshold = Literal["tuned"] | float | None
+Lexical = Literal["tuned"] | dict[str, float] | None
+SECTION = "[components.pel_linker]"
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """The settings of a linker but for its model and its objective. They are read when they are used, so one that is
+    set on a linker (`linker.top_k = 16`) holds from then on.
+
+    Attributes:
+        top_k: How many candidates of a mention are searched.
+        max_candidates: How many of them are kept on the span; at most `top_k`.
+        spans_key: The group of `doc.spans` to link; None for the entities, `doc.ents`.
+        resolve_abbreviations: Whether the long form of a mention is read too, where the text defines it as an
+            abbreviation, "long form (LF)"; what scores higher is kept. Abbreviations that scispaCy's
+            `abbreviation_detector` has found in a Doc are used instead.
+        lexical: What the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":
+            as `spacy pel tune-lexical` stored it, and nothing before; None: nothing, the method of the paper.
+        nil_threshold: A mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored, and never
+            NIL before; a float in units of the score; None: never NIL.
+        labels_discard: Labels of entities that are NIL without a search.
+        types: The KB types that links may have; empty for any.
+        types_by_label: The same for single labels of entities.
+        n_probe: Cells that are searched in a compressed index; None for as many as it was built with.
+        search_threads: Threads of a search; None for all that faiss takes.
+        overwrite: Whether KB ids that are there are replaced.
+        use_gold_ents: Whether training takes the mentions of the reference; False for those predicted entities that
+            match one of them.
+        save_kb: Whether the KB is saved with the pipeline; False for only its path.
+
+    Raises:
+        PelError: For a value that a setting cannot have.
+    """
+
+    top_k: int = 64
+    max_candidates: int = 5
+    spans_key: str | None = None
+    resolve_abbreviations: bool = True
+    lexical: Lexical = "tuned"
+    nil_threshold: Threshold = "tuned"
+    labels_discard: Sequence[str] = ()
+    types: Sequence[str] = ()
+    types_by_label: Mapping[str, Sequence[str]] | None = None
+    n_probe: int | None = None
+    search_threads: int | None = None
+    overwrite: bool = True
+    use_gold_ents: bool = True
+    save_kb: bool = True
+
+    def __post_init__(self) -> None:
+        _set(self, labels_discard=list(self.labels_discard), types=list(self.types))
+        _set(self, types_by_label=dict(self.types_by_label or {}))
+        counts = (self.top_k, self.max_candidates, self.n_probe or 1, self.search_threads or 1)
+        if not all(isinstance(count, int) for count in counts) or min(counts) < 1:
+            raise PelError(f"{SECTION}: top_k, max_candidates, n_probe and search_threads must be at least 1.")
+        if self.max_candidates > self.top_k:
+            raise PelError(
+                f"{SECTION}: max_candidates = {self.max_candidates} is more than the top_k = {self.top_k} that are "
+                "searched; raise top_k or lower max_candidates."
+            )
+        check_lexical(self.lexical)
+
+    def check_threshold(self, similarity: str) -> None:
+        """Check the NIL threshold against the scores of `similarity`, "cosine" or "dot".
+
+        Raises:
+            PelError: If it cannot be a score.
+        """
+        value, most = self.nil_threshold, 1.0 if similarity == "cosine" else inf
+        is_score = isinstance(value, Real) and not isinstance(value, bool) and -most <= value <= most
+        if not (value in ("tuned", None) or is_score):
+            raise PelError(
+                f"{SECTION}: nil_threshold = {value!r} is not a score, and a cosine lies between -1 and 1; make it a "
+                'score, "tuned", or null for never NIL.'
+            )
+
+    def types_for(self, label: str) -> frozenset[str] | None:
+        """The types that the entity of a mention with that label may have; None for any."""
+        assert self.types_by_label is not None
+        allowed = [frozenset(types) for types in (self.types, self.types_by_label.get(label)) if types]
+        return frozenset.intersection(*allowed) if allowed else None
+
+
+SETTINGS = tuple(field.name for field in fields(LinkSettings))
+
+
+def _set(settings: LinkSettings, **values: Any) -> None:
+    for key, value in values.items():
+        object.__setattr__(settings, key, value)

@@ -1,0 +1,109 @@
+"""Spans in, their candidates out: the one place where mentions are read, searched and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from spacy.tokens import Span
+from thinc.api import Model
+
+from ..kb.knowledge_base import KnowledgeBase
+from ..mentions.abbreviations import LongForms, long_forms
+from ..models.bi_encoder import UNREADABLE, encode_spans
+from .search import Found, Queries, Scored, Search
+
+AllowedTypes = Callable[[str], frozenset[str] | None]
+
+
+class Reading(NamedTuple):
+    """How mentions are read and searched.
+
+    Attributes:
+        depth: How deep the KB is searched.
+        keep: How many candidates of each span are kept; None for all that were found.
+        types_for: From the label of a span to the types that its entity may have; None for any.
+        resolve_abbreviations: Whether the long form of an abbreviation is read too.
+    """
+
+    depth: int
+    keep: int | None
+    types_for: AllowedTypes
+    resolve_abbreviations: bool
+
+
+def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading) -> list[Found]:
+    """The candidates of every span, read as itself or as its long form, whichever scores higher."""
+    forms = find_forms(model, kb, search, spans, reading)
+    return [max(own, key=lambda found: found.top_score) for own in forms]
+
+
+def find_forms(
+    model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading
+) -> list[list[Found]]:
+    """For every span its candidates, and where it is an abbreviation those of its long form too. A span without any
+    word piece has none."""
+    read = list(spans)
+    labels = [span.label_ for span in spans]
+    owners = list(range(len(spans)))
+    if reading.resolve_abbreviations:
+        for i, long in _long_forms_of(spans):
+            read.append(long)
+            labels.append(labels[i])
+            owners.append(i)
+    found = _find(model, kb, search, read, [reading.types_for(label) for label in labels], reading)
+    forms: list[list[Found]] = [[] for _ in spans]
+    for owner, own in zip(owners, found, strict=True):
+        forms[owner].append(own)
+    return forms
+
+
+def _long_forms_of(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
+    """The long forms of those `spans` that are abbreviations, with their places."""
+    known: dict[int, LongForms] = {}
+    for i, span in enumerate(spans):
+        if id(span.doc) not in known:
+            known[id(span.doc)] = long_forms(span.doc)
+        if (long := known[id(span.doc)].get((span.start, span.end))) is not None:
+            yield i, long
+
+
+def _find(
+    model: Model,
+    kb: KnowledgeBase,
+    search: Search,
+    spans: Sequence[Span],
+    types: Sequence[frozenset[str] | None],
+    reading: Reading,
+) -> list[Found]:
+    nothing = Scored(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), {})
+    scored = [nothing] * len(spans)
+    for allowed in dict.fromkeys(types):
+        numbers = [i for i, own in enumerate(types) if own == allowed]
+        vectors, places = encode_spans(model, [spans[i] for i in numbers])
+        if not len(vectors):
+            continue
+        text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
+        texts = [text_of[place] for place in range(len(vectors))]
+        within = None if allowed is None else kb.rows_of_types(allowed)
+        of_place = [one.first(reading.keep) for one in search(Queries(texts, vectors), reading.depth, within)]
+        for i, place in zip(numbers, places.tolist(), strict=True):
+            if place != UNREADABLE:
+                scored[i] = of_place[place]
+    return _named(kb, scored, spans)
+
+
+def _named(kb: KnowledgeBase, scored: Sequence[Scored], spans: Sequence[Span]) -> list[Found]:
+    """With ids in place of rows; an entity that has been removed meanwhile is left out."""
+    ids = kb.ids(np.concatenate([one.rows for one in scored])) if scored else np.empty(0, dtype=object)
+    ends = np.cumsum([len(one.rows) for one in scored])
+    named = []
+    for one, own, span in zip(scored, np.split(ids, ends[:-1]) if len(scored) else [], spans, strict=True):
+        there = own != ""
+        if there.all():
+            named.append(Found(own.tolist(), one.scores, one.parts, span))
+        else:
+            parts = {name: values[there] for name, values in one.parts.items()}
+            named.append(Found(own[there].tolist(), one.scores[there], parts, span))
+    return named

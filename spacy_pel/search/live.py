@@ -1,0 +1,91 @@
+"""The entities of a KB as a model that is being trained encodes them now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+from spacy.util import logger
+from thinc.api import Model
+
+from ..kb.index.vectors import VectorIndex
+from ..kb.knowledge_base import KnowledgeBase
+from ..models.bi_encoder import encode_entities, row_builder, vector_size
+from ..models.inputs import ENTITIES_AT_ONCE
+from ..models.token_rows import TokenRows
+from .search import VectorSearch
+
+MAX_AGE = 1  # updates by which the vectors may lag when they are searched
+
+
+class LiveIndex:
+    """The entities of `kb` as token rows, made once, and their vectors as `model` encoded them at the last refresh.
+
+    Places number the entities of the KB from 0 without gaps; `rows[i]` is the row of the entity at place `i`.
+    """
+
+    def __init__(self, model: Model, kb: KnowledgeBase) -> None:
+        self._model, self._kb = model, kb
+        self.rows = kb.live_rows
+        self._token_rows: TokenRows | None = None
+        self.index: VectorIndex | None = None
+        self._age = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def token_rows(self) -> TokenRows:
+        """The token rows of all entities, by place."""
+        if self._token_rows is None:
+            self._token_rows = row_builder(self._model).entities(self._kb.entities())
+        return self._token_rows
+
+    def places_of(self, rows: np.ndarray) -> np.ndarray:
+        """The places of the entities at `rows`, of the same shape."""
+        return np.searchsorted(self.rows, rows)
+
+    def updated(self) -> None:
+        """Note that the weights have changed."""
+        self._age += 1
+
+    def refresh(self) -> VectorIndex:
+        """Encode the whole KB with the entity tower as it is now."""
+        start = perf_counter()
+        self.index = None  # its memory is free before the new one grows
+        gpus = self._model.ops.device_type == "gpu"
+        self.index = VectorIndex.stream(self._vectors(self.token_rows), vector_size(self._model), gpus=gpus)
+        self._age = 0
+        logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self):,}", perf_counter() - start)
+        return self.index
+
+    def search(self) -> VectorSearch:
+        """A search over the whole KB.
+
+        The KB is encoded again unless its vectors are at most `MAX_AGE` updates old: the scores that `spacy train`
+        shows at the first step of an epoch then cost no pass over the KB beside that of the negatives.
+        """
+        index = self.refresh() if self.index is None or self._age > MAX_AGE else self.index
+        return VectorSearch(lambda vectors, k, within: self._found(index, self.rows, vectors, k, within))
+
+    def search_over(self, rows: np.ndarray) -> VectorSearch:
+        """A search over the entities at these `rows` (n,) alone, ascending, which are encoded now."""
+        start = perf_counter()
+        own = self.token_rows.take(self.places_of(rows))
+        index = VectorIndex.stream(self._vectors(own), vector_size(self._model))
+        logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)
+        return VectorSearch(lambda vectors, k, within: self._found(index, rows, vectors, k, within))
+
+    @staticmethod
+    def _found(
+        index: VectorIndex, rows: np.ndarray, vectors: np.ndarray, k: int, within: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What `index`, whose vectors are those of `rows`, finds, as rows of the KB."""
+        numbers = None if within is None else np.isin(rows, within).nonzero()[0]
+        scores, found = index.search(vectors, k, within=numbers)
+        return scores, np.where(found < 0, found, rows[found])
+
+    def _vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
+        for start in range(0, len(rows), ENTITIES_AT_ONCE):
+            yield encode_entities(self._model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))

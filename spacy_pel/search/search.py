@@ -1,0 +1,103 @@
+"""What a search is: mentions in, scored entities with the parts of their scores out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from spacy.tokens import Span
+
+from ..mentions.links import RankedIds
+
+SIMILARITY, NGRAM, EXACT = "similarity", "ngram", "exact"
+
+
+class Queries(NamedTuple):
+    """Mentions to search for.
+
+    Attributes:
+        texts: Their texts, q of them.
+        vectors: Their vectors (q, d) float32.
+    """
+
+    texts: Sequence[str]
+    vectors: np.ndarray
+
+
+class Scored(NamedTuple):
+    """The entities that a search has found for one mention, best first.
+
+    Attributes:
+        rows: Their rows (n,) in the KB.
+        scores: Their scores (n,) float32.
+        parts: What each score is made of, by name, (n,) each.
+    """
+
+    rows: np.ndarray
+    scores: np.ndarray
+    parts: Mapping[str, np.ndarray]
+
+    def first(self, k: int | None) -> Scored:
+        """The `k` best of them; None for all."""
+        return Scored(self.rows[:k], self.scores[:k], {name: values[:k] for name, values in self.parts.items()})
+
+
+class Search(Protocol):
+    """A way to search a KB."""
+
+    def __call__(self, queries: Queries, k: int, within: np.ndarray | None = None) -> list[Scored]:
+        """Search for the best entities of every query.
+
+        Args:
+            queries: The mentions.
+            k: How deep to search; what is found may be more (from several sides) or less (of a small KB).
+            within: The rows to search in, ascending; None for all.
+
+        Raises:
+            PelError: Without vectors of this encoder.
+        """
+        ...
+
+
+class VectorSearch:
+    """A search by inner product alone.
+
+    Args:
+        search: From vectors (q, d), k and the rows to search in to scores (q, k) and rows (q, k), best first, with row
+            -1 where there are fewer.
+    """
+
+    def __init__(self, search: Callable[[np.ndarray, int, np.ndarray | None], tuple[np.ndarray, np.ndarray]]) -> None:
+        self._search = search
+
+    def __call__(self, queries: Queries, k: int, within: np.ndarray | None = None) -> list[Scored]:
+        scores, rows = self._search(queries.vectors, k, within)
+        there = (rows >= 0).sum(axis=1).tolist()
+        return [Scored(rows[i, :n], scores[i, :n], {SIMILARITY: scores[i, :n]}) for i, n in enumerate(there)]
+
+
+class Found(NamedTuple):
+    """The candidates of one mention, best first.
+
+    Attributes:
+        ids: Their ids.
+        scores: Their scores (n,) float32.
+        parts: What each score is made of, by name, (n,) each.
+        read: What was read of the text: the mention, or its long form.
+    """
+
+    ids: list[str]
+    scores: np.ndarray
+    parts: Mapping[str, np.ndarray]
+    read: Span
+
+    @property
+    def ranked(self) -> RankedIds:
+        """The candidates as (id, score)."""
+        return list(zip(self.ids, self.scores.tolist(), strict=True))
+
+    @property
+    def top_score(self) -> float:
+        """The best score; -inf without a candidate, so any threshold gives NIL."""
+        return float(self.scores[0]) if len(self.scores) else float("-inf")

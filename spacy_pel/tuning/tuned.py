@@ -1,0 +1,116 @@
+"""What was tuned on annotated mentions, as one value that is saved with a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from ..kb.entity import NIL
+from ..mentions.links import Link, RankedIds
+from ..search.weights import NameWeights
+from .calibration import Calibration
+
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
+
+CHANGED = 0.1  # of the entities a threshold was tuned with: with so many more or fewer it is another KB
+
+
+class TuningContext(NamedTuple):
+    """What a NIL threshold was tuned with: the KB, and how scores were made.
+
+    Attributes:
+        build: The id of the KB's build.
+        path: Where the KB was.
+        entities: How many it had.
+        lexical: What names counted, as a dict of weights; None for nothing.
+    """
+
+    build: str
+    path: str
+    entities: int
+    lexical: dict[str, float] | None
+
+    @classmethod
+    def of(cls, kb: KnowledgeBase, weights: NameWeights | None) -> TuningContext:
+        """The context that `kb` and the weights in force make."""
+        lexical = None if weights is None else weights._asdict()
+        return cls(kb.meta["build"], str(kb.path), len(kb), lexical)
+
+    def is_another_kb(self, other: TuningContext) -> bool:
+        """Whether the KB of `other` is another build, or has changed by a tenth."""
+        return self.build != other.build or abs(self.entities - other.entities) > CHANGED * self.entities
+
+    def __str__(self) -> str:
+        return f"the KB {self.path} ({self.entities:,} entities, build {self.build:.8})"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was tuned; None where nothing was.
+
+    Attributes:
+        name_weights: What names count beside the similarity of vectors (`tune-lexical`).
+        nil_threshold: The score under which a mention is NIL (`tune-nil`).
+        calibration: From scores to probabilities (`tune-nil`).
+        context: What the threshold and the calibration were tuned with. Older pipelines tell less, or nothing.
+    """
+
+    name_weights: NameWeights | None = None
+    nil_threshold: float | None = None
+    calibration: Calibration | None = None
+    context: TuningContext | None = None
+
+    KEYS: ClassVar[tuple[str, ...]] = ("lexical", "nil_threshold", "calibration", "tuned_with")  # of the file `cfg`
+
+    def without_nil(self) -> Tuned:
+        """What is left where scores, or the KB, are others."""
+        return replace(self, nil_threshold=None, calibration=None, context=None)
+
+    def complaints(self, here: TuningContext, name: str) -> Iterator[str]:
+        """Why the NIL threshold of the component `name` does not fit what it has now."""
+        if self.context is None:
+            return
+        if self.context.is_another_kb(here):
+            yield (
+                f"The NIL threshold of {name} was tuned with {self.context}, and it now has {here}: run `spacy pel "
+                "tune-nil` again."
+            )
+        if self.context.lexical != here.lexical:
+            yield (
+                f"The NIL threshold of {name} was tuned for scores with lexical = {self.context.lexical}, and they are "
+                f"now with {here.lexical}: run `spacy pel tune-nil` again."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is written to the file `cfg` of a component."""
+        values = (
+            None if self.name_weights is None else self.name_weights._asdict(),
+            self.nil_threshold,
+            None if self.calibration is None else list(self.calibration),
+            None if self.context is None else self.context._asdict(),
+        )
+        return {key: value for key, value in zip(self.KEYS, values, strict=True) if value is not None}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Tuned:
+        """Read what `to_dict` gave, or an older pipeline wrote; other keys are ignored."""
+        lexical, threshold, calibration, context = (stored.get(key) for key in cls.KEYS)
+        return cls(
+            None if lexical is None else NameWeights(**lexical),
+            threshold,
+            None if calibration is None else Calibration(*calibration),
+            None if context is None else TuningContext(**{"lexical": None} | context),
+        )
+
+
+def decide(candidates: RankedIds, threshold: float | None, calibration: Calibration | None) -> Link:
+    """Link a mention to the first of its candidates, or to NIL where it has none or their best score is under the
+    `threshold`."""
+    if not candidates:
+        return Link(NIL, [])
+    best, score = candidates[0]
+    is_nil = threshold is not None and score < threshold
+    probability = None if calibration is None else calibration.probability(score)
+    return Link(NIL if is_nil else best, candidates, probability)
