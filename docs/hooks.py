@@ -15,11 +15,9 @@ from __future__ import annotations
 import configparser
 import posixpath
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -61,11 +59,11 @@ def expand(markdown: str) -> str:
 
 
 def registered(name: str) -> str:
-    """The heading, the registry and the mkdocstrings directive of a registered function."""
+    """The mkdocstrings directive of a registered function, headed by the line that names it in a config."""
     registry, target = entry_points()[name]
     return (
-        f"### {name}\n\nFor `@{registry}`.\n\n::: {target.replace(':', '.')}\n    options:\n"
-        "      members: false\n      show_root_heading: false\n      show_root_toc_entry: false\n"
+        f"::: {target.replace(':', '.')}\n    options:\n      members: false\n"
+        f"      heading: '@{registry} = \"{name}\"'\n      toc_label: {name.removeprefix('spacy_pel.')}\n"
     )
 
 
@@ -96,14 +94,45 @@ def default_config() -> str:
     return Config({"components": {"pel_linker": block}}).to_str().removeprefix("[components]").strip()
 
 
-@cache
 def commands() -> str:
-    """The commands as typer writes them, without its page title."""
-    typer = [sys.executable, "-m", "typer", "--app", "pel_app", "spacy_pel.cli"]
-    docs = [*typer, "utils", "docs", "--name", "python -m spacy pel"]
-    written = subprocess.run(docs, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    examples = re.sub(r"^Example: (.*)$", r"Example: `\1`", written, flags=re.MULTILINE)
-    return re.sub(r"^# .*$", "", examples, count=1, flags=re.MULTILINE)
+    """Every command below `spacy pel`: its usage, its help, and a table of its arguments and options."""
+    from typer.main import get_command
+
+    from spacy_pel.cli import pel_app
+
+    return "\n\n".join(described(name, command) for name, command in leaves(get_command(pel_app)).items())
+
+
+def leaves(group: Any, prefix: str = "") -> dict[str, Any]:
+    """The commands below `group` by their names, such as "kb add"."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        found |= leaves(command, f"{prefix}{name} ") if hasattr(command, "commands") else {prefix + name: command}
+    return found
+
+
+def described(name: str, command: Any) -> str:
+    """The section of one command."""
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [param for param in command.params if param.param_type_name == "option"]
+    usage = " ".join(["python -m spacy pel", name, *map(placeholder, arguments), *["[OPTIONS]"] * bool(options)])
+    text = re.sub(r"^Example: (.*)$", r"Example: `\1`", command.help, flags=re.MULTILINE).replace("*", r"\*")
+    rows = [(placeholder(param), described_param(param)) for param in arguments]
+    rows += [(", ".join(param.opts), described_param(param)) for param in options]
+    table = "\n".join(f"| `{left}` | {right} |" for left, right in rows)
+    return f"## {name}\n\n```text\n{usage}\n```\n\n{text}\n\n| | |\n| --- | --- |\n{table}"
+
+
+def placeholder(argument: Any) -> str:
+    """What stands for an argument in the usage of its command."""
+    name = argument.metavar or argument.name.upper() + (" …" if argument.nargs == -1 else "")
+    return name if argument.required else f"[{name}]"
+
+
+def described_param(param: Any) -> str:
+    """The help of an argument or option, with its default."""
+    has_default = param.default not in (None, False, "", -1) and not param.required
+    return param.help.replace("|", r"\|") + (f" [default: {param.default}]" if has_default else "")
 
 
 def turn_links(markdown: str, page: str, repository: str) -> str:
