@@ -86,6 +86,7 @@ def draw() -> Figure:
         draw_box(axes, box)
     draw_linking(axes)
     draw_training(axes)
+    draw_legend(axes)
     return figure
 
 
@@ -125,13 +126,6 @@ def draw_linking(axes: Axes) -> None:
     corner = (DECISION.left + 20, DECISION.bottom)
     arrow(axes, corner, (NIL.right - 15, NIL.top))
     note(axes, (NIL.right + 5, (DECISION.bottom + NIL.top) / 2 - 4), "no")
-    note(
-        axes,
-        (KB.right + 10, KB.top + 18),
-        "Fitted to your dev mentions: the weights of the score by tune-lexical,",
-        ha="left",
-    )
-    note(axes, (KB.right + 10, KB.top + 35), "the NIL threshold and the probability by tune-nil.", ha="left")
 
 
 def draw_legend(axes: Axes) -> None:
