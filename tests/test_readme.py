@@ -41,3 +41,7 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     exec(compile(block("python", after="<!-- rendered -->"), "README.md", "exec"), names)
     page = (tmp_path / "links.html").read_text()
     assert page.count("<mark") == 2 and 'href="https://uts.nlm.nih.gov/uts/umls/concept/C' in page
+
+
+def test_the_front_page_stays_short():
+    assert len(README.splitlines()) <= 130
