@@ -108,7 +108,11 @@ def _command(words: list[str], where: str, *, is_run: bool) -> None:
 
 
 def parse(words: list[str]) -> None:
-    """Parse the arguments of one of spaCy's commands. RAISES: a usage error of click's for what it does not take."""
+    """Parse the arguments of one of spaCy's commands.
+
+    Raises:
+        UsageError: If the command does not take them (click's).
+    """
     command: Any = get_command(spacy_app)
     words = list(words)
     while hasattr(command, "commands"):
