@@ -130,7 +130,11 @@ def _check_source(source: Path) -> None:
 
 
 def _check_out(out: Path, source: Path, force: bool) -> None:
-    """RAISES: `PelError` where `out` cannot be written, or should not."""
+    """Check that `out` can and should be written.
+
+    Raises:
+        PelError: If not.
+    """
     if out == STANDARD:
         return
     if out.suffix == ".gz":

@@ -57,7 +57,11 @@ class LinkReport:
         self._bar.close()
 
     def sum_up(self, out: str, *, stopped: bool) -> None:
-        """Print the counts. RAISES: `PelError` where the whole input had no text to link."""
+        """Print the counts.
+
+        Raises:
+            PelError: If the whole input had no text to link.
+        """
         if not self.texts and not stopped:
             found = f"all its {self.broken:,} lines are broken" if self.broken else "it is empty"
             raise PelError(f"{self.source}: {found}; write one text a line; --format txt if they are plain.")

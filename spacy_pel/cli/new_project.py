@@ -107,7 +107,8 @@ def _read_kb(path: Path, format: str) -> Iterator:
 def _mentions(corpus: Path, dev: Path | None, strip_prefix: str) -> tuple[list[GoldMention], list[GoldMention]]:
     """Annotated mentions to learn from and to measure on, parted as `convert` will part them.
 
-    RAISES: `PelError` where there is none to learn from.
+    Raises:
+        PelError: If there is nothing to learn from.
     """
     from ..mentions.gold import gold_mentions
 
@@ -136,7 +137,11 @@ def _read_docs(path: Path, strip_prefix: str) -> list[Doc]:
 
 
 def _check_gold(mentions: list[GoldMention], ids: set[str], kb: Path, corpus: Path) -> int:
-    """Say how many mentions the KB has an entity for. RETURNS: that number. RAISES: `PelError` if it is none."""
+    """Say how many mentions the KB has an entity for, and return that number.
+
+    Raises:
+        PelError: If it is 0.
+    """
     linked = sum(not ids.isdisjoint(mention.ids) for mention in mentions)
     msg.info(f"{len(ids):,} entities; of {len(mentions):,} mentions to learn from, {linked:,} have an id of the KB")
     if not linked:

@@ -38,11 +38,19 @@ MODULES = {
 def load_linker(
     pipeline: str, *, needs_kb: bool = True, gpu_id: int = -1, code: Path | None = None
 ) -> tuple[Language, str, PelLinker]:
-    """Load a pipeline and find its linker. RETURNS: the pipeline, the linker's name in it, and the linker.
+    """Load a pipeline and find its linker.
 
-    needs_kb: without it the linker comes without its KB, in whatever state that is.
-    gpu_id: the GPU to load it to; -1 for the CPU. code: a Python file to import first.
-    RAISES: `PelError` where nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
+    Args:
+        pipeline: A folder or an installed package.
+        needs_kb: False to load the linker without its KB, in whatever state that is.
+        gpu_id: The GPU to load it to; -1 for the CPU.
+        code: A Python file to import first.
+
+    Returns:
+        The pipeline, the linker's name in it, and the linker.
+
+    Raises:
+        PelError: If nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
     """
     from spacy.cli._util import import_code, setup_gpu
 

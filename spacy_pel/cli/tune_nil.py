@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from wasabi import msg
@@ -11,9 +11,6 @@ from wasabi import msg
 from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker, write_tuned
-
-if TYPE_CHECKING:
-    from ..tuning.nil import Target
 
 
 @command("tune-nil")
@@ -34,8 +31,9 @@ def tune_nil(
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy --target precision=0.9
     """
     from ..corpora.docbin import read_docs
+    from ..tuning.nil import Target
 
-    wanted = _parse(target) if target else None
+    wanted = Target.parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     docs = list(read_docs(dev, nlp.vocab))
     try:
@@ -56,17 +54,3 @@ def tune_nil(
         ],
         aligns=("l", "r"),
     )
-
-
-def _parse(target: str) -> Target:
-    """`precision=0.9` as what it means. RAISES: `PelError` for anything else."""
-    from ..tuning.nil import Target
-
-    measure, _, number = target.partition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
-    if measure not in ("precision", "recall") or not 0 < value <= 1:
-        raise PelError(f'--target: "{target}" is neither precision=P nor recall=R with P, R over 0 and up to 1.')
-    return Target(measure, value)

@@ -25,8 +25,12 @@ def end_to_end(nlp: Language, docs: Sequence[Doc], kb: KnowledgeBase, spans_key:
     A predicted entity is right if an annotated gold mention has its very span, and its id among the correct ones;
     "NIL" is the id of a mention that has none in the KB. Precision: the share of right ones among predicted entities;
     recall: among annotated gold mentions.
-    RETURNS: `end_to_end_precision`, `end_to_end_recall` and `end_to_end_f1`.
-    RAISES: `PelError` if the pipeline finds no entity at all.
+
+    Returns:
+        `end_to_end_precision`, `end_to_end_recall` and `end_to_end_f1`.
+
+    Raises:
+        PelError: If the pipeline finds no entity at all.
     """
     score = PRFScore()
     for gold_doc, doc in zip(docs, nlp.pipe(doc.text for doc in docs), strict=True):

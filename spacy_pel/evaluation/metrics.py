@@ -79,7 +79,12 @@ def average_precision(positive: np.ndarray, scores: np.ndarray) -> float | None:
     """Σ (R_i - R_{i-1}) P_i over the distinct scores, highest first: equal scores are one step, as in scikit-learn.
     Infinite scores are fine.
 
-    positive: bool, shape (n,). scores: float, shape (n,). RETURNS: None without a positive.
+    Args:
+        positive: (n,) bool.
+        scores: (n,) float.
+
+    Returns:
+        None without a positive.
     """
     if not positive.any():
         return None

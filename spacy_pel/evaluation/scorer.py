@@ -30,10 +30,19 @@ def score_links(
     """Recall at 1 and at 64 over the gold mentions of the references that are in the KB, NIL threshold aside; the F1 of
     the NIL class under it.
 
-    kb_sample: while the linker is being trained, only the gold entities and that many others of the KB, drawn by
-        `seed`, are encoded and searched, so that an evaluation need not encode a large KB. Scores are then higher than
-        over the whole KB, and comparable with each other. 0: the whole KB.
-    RETURNS: `nel_recall_at_1`, `nel_recall_at_64` and `nel_nil_f1`, each None where there is nothing to measure.
+    While the linker is being trained, its KB is encoded anew and searched by vectors alone.
+
+    Args:
+        examples: Their references have gold mentions.
+        linker: A `PelLinker`.
+        kb_sample: While the linker is being trained, only the gold entities and that many others of the KB, drawn by
+            `seed`, are encoded and searched, so that an evaluation need not encode a large KB. Scores are then higher
+            than over the whole KB, and comparable with each other. 0 for the whole KB.
+        seed: Of that sample.
+        kwargs: Ignored.
+
+    Returns:
+        `nel_recall_at_1`, `nel_recall_at_64` and `nel_nil_f1`, each None where there is nothing to measure.
     """
     if linker.kb is None:
         return dict(NO_SCORES)

@@ -246,12 +246,14 @@ class PelLinker(TrainablePipe):
         self.require_kb()
         return tune_names(self, docs, progress=progress)
 
-    def tune_nil(self, docs: Iterable[Doc], *, target: Optional["Target"] = None, progress: bool = False) -> "TunedNil":
+    def tune_nil(
+        self, docs: Iterable[Doc], *, target: "Target | str | None" = None, progress: bool = False
+    ) -> "TunedNil":
         """Fit the NIL threshold and the calibration to the gold mentions of `docs`, and keep them in `tuned`.
 
         Args:
             docs: Docs with NIL mentions among their gold mentions.
-            target: What the NIL class has to reach; None for its best F1.
+            target: What the NIL class has to reach, such as "precision=0.9"; None for its best F1.
             progress: Whether to show a bar.
 
         Raises:

@@ -93,11 +93,12 @@ def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = F
 
 
 def tune_nil(
-    linker: CanBeTuned, docs: Iterable[Doc], *, target: Target | None = None, progress: bool = False
+    linker: CanBeTuned, docs: Iterable[Doc], *, target: Target | str | None = None, progress: bool = False
 ) -> TunedNil:
     """See `PelLinker.tune_nil`."""
     ranked = rank_gold(linker, docs, k=1, progress=progress)
-    nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
+    wanted = Target.parse(target) if isinstance(target, str) else target
+    nil, calibration = tune_threshold(ranked, linker.kb, wanted), fit_ranked(ranked)
     context = TuningContext.of(linker.kb, linker.name_weights)
     linker.tuned = replace(linker.tuned, nil_threshold=nil.threshold, calibration=calibration, context=context)
     return TunedNil(nil, calibration, calibration_metrics(ranked, calibration)["link_ece"])

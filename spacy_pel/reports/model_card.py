@@ -28,7 +28,8 @@ KB_OUTSIDE = "The KB is not part of this pipeline: name its folder with `linker.
 def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None = None) -> str:
     """Sections on the KB of `linker`, with a note on its licence, on its settings, and on what `evaluate` measured.
 
-    RAISES: `PelError` without a KB.
+    Raises:
+        PelError: Without a KB.
     """
     card = MarkdownRenderer()
     card.add(card.title(3, "Knowledge base"))

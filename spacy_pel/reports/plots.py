@@ -23,7 +23,11 @@ RIGHT, WRONG, NIL, PLAIN = "#0072b2", "#d55e00", "#7a4fa3", "#555555"  # told ap
 
 
 def require_matplotlib() -> None:
-    """RAISES: `PelError` where it is not installed."""
+    """Check that matplotlib is there.
+
+    Raises:
+        PelError: If it is not installed.
+    """
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:

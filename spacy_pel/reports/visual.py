@@ -37,14 +37,21 @@ def render_links(
     """Draw the entities of `docs`: text, label, and what they are linked to. NIL has a colour of its own and is never a
     hyperlink. `doc.user_data["title"]` is the heading of a Doc.
 
-    kb: where names come from: a `KnowledgeBase`, a linker or a pipeline with one; None shows bare ids.
-    kb_url_template: the address of an entity's page, with {} for its id; None: no hyperlinks.
-    spans_key: draw this group of `doc.spans` in place of the entities; of spans that overlap, the longest.
-    options: displaCy's for entities: in `ents` and `colors` "NIL" is a label too.
-    page: a whole HTML page; in ASCII, so that it needs no encoding declared.
-    jupyter: show it in a notebook; None: if this is one. output: write a whole page to this file instead.
-    RETURNS: the HTML; None where a notebook shows it or a file holds it.
-    RAISES: `PelError` for docs that are none, a template without {}, and a `kb` without a KB.
+    Args:
+        docs: What to draw.
+        kb: Where names come from: a `KnowledgeBase`, a linker or a pipeline with one; None to show bare ids.
+        kb_url_template: The address of an entity's page, with {} for its id; None for no hyperlinks.
+        spans_key: Draw this group of `doc.spans` in place of the entities; of spans that overlap, the longest.
+        options: displaCy's for entities: in `ents` and `colors` "NIL" is a label too.
+        page: Whether to make a whole HTML page; in ASCII, so that it needs no encoding declared.
+        jupyter: Whether to show it in a notebook; None to show it if this is one.
+        output: Write a whole page to this file instead.
+
+    Returns:
+        The HTML; None where a notebook shows it or a file holds it.
+
+    Raises:
+        PelError: For docs that are neither Docs nor spans, a template without {}, and a `kb` without a KB.
     """
     if kb_url_template is not None and "{}" not in kb_url_template:
         raise PelError(f'kb_url_template="{kb_url_template}" has no {{}}, where the id goes; put it in')

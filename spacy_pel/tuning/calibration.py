@@ -30,7 +30,10 @@ class Calibration(NamedTuple):
 def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
     """The curve of greatest likelihood for top `scores` (n,) and whether each link was `right` (n,) bool, by Newton's
     method, with Platt's targets (1999): (n⁺ + 1) / (n⁺ + 2) for right and 1 / (n⁻ + 2) for wrong, so that it stays
-    finite where a score parts the two. Infinite scores are left out. RAISES: `PelError` without a finite score.
+    finite where a score parts the two. Infinite scores are left out.
+
+    Raises:
+        PelError: Without a finite score.
     """
     finite = np.isfinite(scores)
     scores, right = scores[finite].astype(np.float64), right[finite]
@@ -57,7 +60,11 @@ def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
 
 def fit_ranked(ranked: Sequence[RankedMention]) -> Calibration:
     """`fit` to the first candidates of the annotated mentions: right where that is a correct entity. A NIL mention has
-    none. RAISES: `PelError` without a mention that has candidates."""
+    none.
+
+    Raises:
+        PelError: Without a mention that has candidates.
+    """
     return fit(*_top_scores(ranked))
 
 

@@ -14,8 +14,15 @@ from ..mentions.ranked import RankedMention, is_nil
 class NilThreshold(NamedTuple):
     """A threshold, in score units, and what it reaches on the mentions it was tuned on: a score below it means NIL.
 
-    recall_at_1: over the mentions in the KB, as if nothing were NIL. linked_right: what is left of it, the share of
-    them that are linked to a correct entity and not called NIL.
+    Attributes:
+        threshold: The threshold.
+        precision: Of the NIL class.
+        recall: Of the NIL class.
+        f1: Of the NIL class.
+        n_mentions: How many mentions it was tuned on.
+        n_nil: How many of them are NIL.
+        recall_at_1: Over the mentions in the KB, as if nothing were NIL.
+        linked_right: What is left of it: the share of them that are linked to a correct entity and not called NIL.
     """
 
     threshold: float
@@ -34,6 +41,22 @@ class Target(NamedTuple):
     measure: str
     value: float
 
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read "precision=0.9" or "recall=0.8".
+
+        Raises:
+            PelError: For anything else.
+        """
+        measure, _, number = text.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if measure not in ("precision", "recall") or not 0 < value <= 1:
+            raise PelError(f'target: "{text}" is neither precision=P nor recall=R with P, R over 0 and up to 1.')
+        return cls(measure, value)
+
 
 def tune_threshold(
     ranked: Sequence[RankedMention], kb_ids: Container[str], target: Target | None = None
@@ -44,9 +67,14 @@ def tune_threshold(
     n_nil and F1 = 2 TP_i / (i + n_nil); only an i between two different scores can be had. The threshold lies halfway
     between those two. Of equally good ones the lowest is taken: it links more. O(n log n).
 
-    target: keep what reaches it with the best other measure of the two; without one the best F1 is kept.
-    RAISES: `PelError` unless there are both NIL mentions and mentions in the KB; for a target out of reach, naming the
-        nearest that can be had.
+    Args:
+        ranked: Gold mentions with their candidates.
+        kb_ids: The ids of the KB.
+        target: Keep what reaches it with the best other measure of the two; None to keep the best F1.
+
+    Raises:
+        PelError: Unless there are both NIL mentions and mentions in the KB; for a target out of reach, naming the
+            nearest that can be had.
     """
     cuts = _cuts(ranked, kb_ids)
     n_mentions, n_nil = len(cuts.scores), cuts.n_nil
