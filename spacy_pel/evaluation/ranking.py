@@ -14,7 +14,7 @@ from ..mentions.ranked import RankedMention
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
 
 
-class Ranker(Protocol):
+class CanRank(Protocol):
     """What can be evaluated: it gives (id, score) for each span, best first, of the entities in its `kb`."""
 
     kb: Any
@@ -23,7 +23,7 @@ class Ranker(Protocol):
 
 
 def rank_gold(
-    linker: Ranker, docs: Iterable[Doc], k: int, *, progress: bool = False, **settings: Any
+    linker: CanRank, docs: Iterable[Doc], k: int, *, progress: bool = False, **settings: Any
 ) -> list[RankedMention]:
     """The best `k` candidates for every gold mention of `docs`, in their order; retired gold ids as their successors.
 

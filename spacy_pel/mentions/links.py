@@ -11,7 +11,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 
 from ..kb.entity import NIL
 
-Candidates = list[tuple[str, float]]
+RankedIds = list[tuple[str, float]]
 
 
 class Link(NamedTuple):
@@ -19,7 +19,7 @@ class Link(NamedTuple):
     `probability` that of the first to be right, if the linker is calibrated."""
 
     kb_id: str
-    candidates: Candidates
+    candidates: RankedIds
     probability: float | None = None
 
 

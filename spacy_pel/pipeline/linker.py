@@ -21,8 +21,8 @@ from ..kb.entity import NIL
 from ..mentions.abbreviations import LongForms, long_forms
 from ..mentions.gold import check_gold_ids, gold_mentions
 from ..mentions.links import (
-    Candidates,
     Link,
+    RankedIds,
     mentions_of,
     set_extensions,
     top_score,
@@ -297,7 +297,7 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
             for spans in mentions
         ]
 
-    def link(self, candidates: Candidates) -> Link:
+    def link(self, candidates: RankedIds) -> Link:
         """What a mention with these candidates, best first, is linked to under the threshold in force."""
         if not candidates:
             return Link(NIL, [])
@@ -313,7 +313,7 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
 
         return explain(self, span, k)
 
-    def rank(self, spans: Sequence[Span], k: int, **settings: Any) -> list[Candidates]:
+    def rank(self, spans: Sequence[Span], k: int, **settings: Any) -> list[RankedIds]:
         """The `k` best entities of every span, of any Docs, as `(id, score)`, best first. A span without any word piece
         has none. settings: see `rank_forms`, also for what it raises."""
         return [candidates for candidates, _ in self.rank_forms(spans, k, **settings)]
@@ -325,7 +325,7 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         *,
         search: Callable | None = None,
         all_types: bool = False,
-    ) -> list[tuple[Candidates, Span]]:
+    ) -> list[tuple[RankedIds, Span]]:
         """`rank`, and for every span the one that was read: itself, or its long form where that scores higher. Whatever
         `k` is, the best are those of `top_k` candidates or more, as for a Doc.
 
@@ -398,12 +398,12 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
         RAISES: PelError if one of the two is missing, or if none of the first gold ids is in the KB.
         """
-        from ..models.bi_encoder import set_encoder
+        from ..models.bi_encoder import has_encoder, set_encoder
 
         validate_get_examples(get_examples, "PelLinker.initialize")
         if encoder_loader is not None:
             set_encoder(self.model, encoder_loader())
-        elif self.model.attrs["row_builder"] is None:
+        elif not has_encoder(self.model):
             raise self._missing("encoder_loader", "spacy_pel.HFEncoder.v1")
         if kb_loader is not None:
             self.set_kb(kb_loader())

@@ -35,7 +35,7 @@ class OnDisk(WithKB):
         self._write(Path(path), exclude, with_kb=self.save_kb)
 
     def _write(self, path: Path, exclude: Iterable[str], with_kb: bool) -> None:
-        from ..models.bi_encoder import save
+        from ..models.storage import save
         from .kb_of_pipeline import write_kb, write_reference
 
         def write_the_kb(path: Path) -> None:
@@ -70,7 +70,7 @@ class OnDisk(WithKB):
         return self
 
     def _read_model(self, path: Path) -> None:
-        from ..models.bi_encoder import load
+        from ..models.storage import load
 
         self.model = load(path, self.model.attrs["settings"]["precision"])
         self._fingerprint = self._trainer = None

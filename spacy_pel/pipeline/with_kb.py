@@ -61,7 +61,7 @@ class WithKB:
     @property
     def fingerprint(self) -> str:
         """The SHA-256 of the entity tower and its input settings: what a KB's vectors must have been made with."""
-        from ..models.bi_encoder import fingerprint
+        from ..models.storage import fingerprint
 
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self.model)
@@ -129,14 +129,14 @@ class WithKB:
 
     def _encoded(self, entities: Iterable[Entity]) -> tuple[list[Entity], np.ndarray | None, str | None]:
         """New `entities` with their vectors, if the KB has any, and the fingerprint of the encoder."""
-        from ..models.bi_encoder import encode_entities, row_builder
+        from ..models.bi_encoder import encode_entities
 
         kb = self._require_kb()
         named = [kb.with_type_names(entity) for entity in entities]
         if not kb.has_vectors:
             return named, None, None
         self._check_fingerprint(kb)
-        return named, encode_entities(self.model, row_builder(self.model).entities(named)), self.fingerprint
+        return named, encode_entities(self.model, named), self.fingerprint
 
     def _require_kb(self) -> KnowledgeBase:
         if self.kb is None:

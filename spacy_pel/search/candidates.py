@@ -9,12 +9,10 @@ from spacy.tokens import Span
 from thinc.api import Model
 
 from ..kb.knowledge_base import KnowledgeBase
-from ..mentions.links import Candidates
-from ..models.bi_encoder import encode_mentions, row_builder
+from ..mentions.links import RankedIds
+from ..models.bi_encoder import UNREADABLE, encode_spans
 from .hybrid import hybrid_search
 from .weights import Weights
-
-UNREADABLE = -1
 
 
 def find_candidates(
@@ -27,7 +25,7 @@ def find_candidates(
     keep: int,
     types: Sequence[frozenset[str] | None],
     lexical: Weights | None = None,
-) -> list[Candidates]:
+) -> list[RankedIds]:
     """The first `keep` of the `k` best entities of every span, as `(id, score)`, best first. A span without any word
     piece has none.
 
@@ -35,9 +33,9 @@ def find_candidates(
     types: for every span the types that its entity may have; None: any.
     lexical: instead of `search`, `hybrid_search` with these weights.
     """
-    found: list[Candidates] = [[] for _ in spans]
+    found: list[RankedIds] = [[] for _ in spans]
     for numbers, within in by_types(kb, types):
-        vectors, places = encode_distinct(model, [spans[i] for i in numbers])
+        vectors, places = encode_spans(model, [spans[i] for i in numbers])
         if not len(vectors):
             continue
         if lexical is None:
@@ -63,18 +61,3 @@ def by_types(
     for allowed in dict.fromkeys(types):
         numbers = [i for i, own in enumerate(types) if own == allowed]
         yield numbers, None if allowed is None else kb.rows_of_types(allowed)
-
-
-def encode_distinct(model: Model, spans: Sequence[Span]) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors (d, hidden) float32 of the distinct `spans`, and for every span (n,) which is its own, or
-    `UNREADABLE` where it has no word piece. Spans are the same if their rows and their texts are: a row that was cut,
-    or has a piece that the encoder does not know, can be that of several texts."""
-    rows, row_of = row_builder(model).mentions(spans).unique()
-    lengths = rows.lengths
-    readable = lengths.nonzero()[0]
-    encoded = encode_mentions(model, rows.take(readable))
-    numbers: dict[tuple[int, str], int] = {}
-    places = np.full(len(spans), UNREADABLE)
-    for i in lengths[row_of].nonzero()[0].tolist():
-        places[i] = numbers.setdefault((row_of[i], spans[i].text), len(numbers))
-    return encoded[np.searchsorted(readable, [row for row, _ in numbers])], places

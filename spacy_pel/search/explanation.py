@@ -119,12 +119,12 @@ def _named(linker: PelLinker, read: Span, found: list[tuple[str, float]]) -> lis
 
 
 def _parts(linker: PelLinker, read: Span, ids: list[str]) -> dict[str, Parts]:
-    from .candidates import encode_distinct
+    from ..models.bi_encoder import encode_spans
 
     if linker.lexical_weights is None or not ids:
         return {}
     kb = linker.searchable_kb()
-    query = encode_distinct(linker.model, [read])[0][0]
+    query = encode_spans(linker.model, [read])[0][0]
     rows, similarity = kb.similarities(query, np.array(sorted(kb.rows(ids).values())))
     values = np.column_stack([similarity, kb.names.match(read.text).scores(rows)]).tolist()
     return {id_: Parts(*own) for id_, own in zip(kb.ids(rows).tolist(), values, strict=True)}

@@ -19,13 +19,12 @@ from ..errors import PelError
 from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.gold import GoldMention, with_successors
-from ..models.bi_encoder import encode_entities, row_builder, vector_size
+from ..models.bi_encoder import encode_entity_rows, row_builder, score_of, vector_size
+from ..models.encoder import tower_module
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.token_rows import TokenRows
-from ..models.tower import tower_module
-from .layouts import LAYOUTS, Candidates
+from .layouts import LAYOUTS, TrainingBatch
 from .masking import with_masked_names
-from .memory import keep_freed_memory
 from .objective import Objective, backpropagate
 
 MOST_ROWS = 200_000  # of mentions that are kept; names of a KB, and passages, seldom come again
@@ -55,7 +54,6 @@ class Trainer:
         self._age = 0
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
         self.latest: Update | None = None
-        keep_freed_memory()
         for tower in model.layers:  # what a trainer before this one has left
             tower_module(tower).zero_grad()
 
@@ -104,15 +102,22 @@ class Trainer:
         entity_rows = self._candidate_rows(candidates, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
         loss = backpropagate(
-            entity_tower, vectors, backprop, candidates, entity_rows, objective.loss, objective.adversarial
+            entity_tower,
+            vectors,
+            backprop,
+            candidates,
+            entity_rows,
+            score_of(self.model),
+            objective.loss,
+            objective.adversarial,
         )
         self._n_mentions += len(used)
         self._loss += loss
         return loss / len(used)
 
-    def _candidate_rows(self, candidates: Candidates, gold: np.ndarray, forms: Sequence[str]) -> TokenRows:
+    def _candidate_rows(self, candidates: TrainingBatch, gold: np.ndarray, forms: Sequence[str]) -> TokenRows:
         """The token rows of `candidates`; of a share of the `gold` (m,), without the names that are `forms` (m)."""
-        rows = self.entity_rows.take(candidates.rows)
+        rows = self.entity_rows.take(candidates.entity_places)
         if not self.objective.mask_names:  # nothing is drawn either, so that other draws stay as they were
             return rows
         masked = (self._rng.random(len(gold)) < self.objective.mask_names).nonzero()[0]
@@ -168,7 +173,7 @@ class Trainer:
 
     def _entity_vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
         for start in range(0, len(rows), ENTITIES_AT_ONCE):
-            yield encode_entities(self.model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))
+            yield encode_entity_rows(self.model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))
 
     def search(self, queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """`KnowledgeBase.search` over the KB as the entity tower encodes it now. It is encoded again unless its vectors

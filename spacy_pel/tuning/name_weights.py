@@ -14,7 +14,8 @@ from ..errors import PelError
 from ..evaluation.ranking import CHUNK
 from ..mentions.gold import GoldMention, gold_of
 from ..mentions.ranked import RankedMention
-from ..search.candidates import UNREADABLE, by_types, encode_distinct
+from ..models.bi_encoder import UNREADABLE, encode_spans
+from ..search.candidates import by_types
 from ..search.hybrid import find_by_both
 from ..search.weights import Weights
 
@@ -68,7 +69,7 @@ def _find_in_chunk(
     for i, long in linker.long_forms_of(spans).items():
         spans[i] = long
     for numbers, within in by_types(kb, types):
-        vectors, places = encode_distinct(linker.model, [spans[i] for i in numbers])
+        vectors, places = encode_spans(linker.model, [spans[i] for i in numbers])
         readable = [i for i, place in zip(numbers, places, strict=True) if place != UNREADABLE]
         if not readable:
             continue

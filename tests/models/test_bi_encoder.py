@@ -9,9 +9,10 @@ from safetensors.torch import load_file
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import fingerprint, load, make_bi_encoder, row_builder, save, set_encoder
-from spacy_pel.models.encoder_loader import load_hf_encoder, make_hf_encoder
-from spacy_pel.models.tower import tower_module
+from spacy_pel.models.bi_encoder import make_bi_encoder, row_builder, set_encoder
+from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.storage import fingerprint, load, save
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def encoder(tmp_path_factory):
 def build(encoder, **settings):
     torch.manual_seed(0)
     model = make_bi_encoder(**{"mention_length": 32, "entity_length": 32, "precision": "fp32"} | settings)
-    set_encoder(model, load_hf_encoder(str(encoder), None, 0.0))
+    set_encoder(model, HFEncoder(str(encoder), dropout=0.0)())
     return model
 
 
@@ -100,11 +101,11 @@ def test_without_weights_the_error_says_how_to_get_some():
 def test_an_encoder_that_cannot_be_loaded_is_named(name, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(PelError, match=rf"no encoder can be loaded from '{name}'"):
-        make_hf_encoder(name)()
+        HFEncoder(name)()
 
 
 def test_dropout_is_set_by_the_loader(encoder):
-    config = make_hf_encoder(str(encoder), dropout=0.25)().transformer.config
+    config = HFEncoder(str(encoder), dropout=0.25)().transformer.config
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.25
 
 
