@@ -62,13 +62,11 @@ class AliasCorpus:
         if not 0 <= self.in_text <= 1:
             raise PelError(f"[corpora] in_text = {self.in_text} of spacy_pel.AliasCorpus.v1 is no share from 0 to 1.")
         for key in ("window", "seed", "limit"):
-            if getattr(self, key) < 0:
-                raise PelError(
-                    f"[corpora] {key} = {getattr(self, key)} of spacy_pel.AliasCorpus.v1: make it 0 or more."
-                )
+            if (value := getattr(self, key)) < 0:
+                raise PelError(f"[corpora] {key} = {value} of spacy_pel.AliasCorpus.v1: make it 0 or more.")
         for key in ("texts", "templates"):
-            if isinstance(one := getattr(self, key), (str, Path)):
-                raise PelError(f'[corpora] {key} of spacy_pel.AliasCorpus.v1 is a list: make it ["{one}"].')
+            if isinstance(value := getattr(self, key), (str, Path)):
+                raise PelError(f'[corpora] {key} of spacy_pel.AliasCorpus.v1 is a list: make it ["{value}"].')
         for template in self.templates:
             if template.count(SLOT) != 1:
                 raise PelError(f"[corpora] templates of spacy_pel.AliasCorpus.v1: {template!r} needs one {SLOT}.")

@@ -13,7 +13,8 @@ from ..mentions.gold import gold_mentions
 
 @dataclass(frozen=True)
 class BatchByMentions:
-    """A batcher for `[training.batcher]`: groups Examples, in their order, into batches of at most `size` gold mentions.
+    """A batcher for `[training.batcher]`: groups Examples, in their order, into batches with at most `size` gold
+    mentions in all.
 
     An Example without mentions counts as one, so that a batch is bounded whatever the corpus holds.
 

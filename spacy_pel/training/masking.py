@@ -40,8 +40,11 @@ def with_masked_names(
 
 
 def without_name(entity: Entity, form: str) -> Entity:
-    """Return `entity` without its names that have the words of `form`, in whatever order; the first of the others takes the
-    place of the title. It is left as it is where nothing else would say what it is."""
+    """Return `entity` without its names that have the words of `form`, in whatever order.
+
+    The first of the others takes the place of the title. The entity is left as it is where nothing else would say what
+    it is.
+    """
     words = words_of(form)
     names = [name for name in (entity.name, *entity.aliases) if words_of(name) != words]
     if not names:

@@ -1,4 +1,4 @@
-"""`spacy_pel.keep_freed_memory.v1`: memory between the steps of a training on CPUs, set in `[initialize.before_init]`."""
+"""`spacy_pel.keep_freed_memory.v1`, for `[initialize.before_init]`: memory between the steps of a training on CPUs."""
 
 from __future__ import annotations
 

@@ -43,12 +43,10 @@ class NegativeSampler(ABC):
         n: Negatives a mention.
         in_batch: Whether the correct entities of a batch's other mentions are negatives too; None: as the layout has
             it.
-        pool: The best-scoring wrong entities that hard negatives are drawn from.
     """
 
     n: int
     in_batch: bool | None
-    pool: int
 
     @property
     @abstractmethod
@@ -61,6 +59,11 @@ class NegativeSampler(ABC):
         """How hard ones are taken: "top", the best-scoring ones (PEL); "sample", without replacement from the softmax
         of the training logits over the `pool` (hard-NCE, eq. 8); "iid", with replacement from it, and uniform ones with
         replacement too, as `NCELoss` needs them."""
+
+    @property
+    def pool(self) -> int:
+        """How many of the best-scoring wrong entities "sample" and "iid" draw from."""
+        return 0
 
     def __post_init__(self) -> None:
         draws = get_args(Draw)
@@ -146,7 +149,6 @@ class RandomNegatives(NegativeSampler):
     replace: bool = False
     in_batch: bool | None = None
     percent_hard: ClassVar[float] = 0
-    pool: ClassVar[int] = 0
 
     @property
     def draw(self) -> Draw:

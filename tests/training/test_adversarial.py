@@ -53,7 +53,7 @@ def test_per_mention_step_is_equations_6_and_7(double_model, loss):
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
     fgsm = FGSM(epsilon=0.01)
     module = tower_module(tower).eval()
-    width = 1 + NEGATIVES.entity_places.shape[1]
+    width = 1 + NEGATIVES.places.shape[1]
     checked = 0
     for gradient, (indices, batch) in zip(gradients, token_batches(tower, rows)):
         step = fgsm.step(gradient, batch.mask)
