@@ -1,8 +1,5 @@
 """`spacy_pel.KBFromDisk.v1`: the `kb_loader` of `[initialize.components.pel_linker]`."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +7,18 @@ if TYPE_CHECKING:
     from .knowledge_base import KnowledgeBase
 
 
-@dataclass(frozen=True)
-class KBFromDisk:
-    """Opens a KB folder when the pipeline is initialised, not when its config is read.
+class KBFromDisk:  # no dataclass: spaCy hands those to `initialize` as dicts
+    """Opens a KB folder when the pipeline is initialised, not when its config is read."""
 
-    Attributes:
-        path: The folder.
-    """
+    def __init__(self, path: Path) -> None:
+        """Say what to open.
 
-    path: Path
+        Args:
+            path: The folder.
+        """
+        self.path = Path(path)
 
-    def __call__(self) -> KnowledgeBase:
+    def __call__(self) -> "KnowledgeBase":
         """Open it.
 
         Raises:

@@ -1,9 +1,6 @@
 """`spacy_pel.HFEncoder.v1`: the `encoder_loader` of `[initialize.components.pel_linker]`."""
 
-from __future__ import annotations
-
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,20 +18,21 @@ class PretrainedEncoder(NamedTuple):
     tokenizer: Any
 
 
-@dataclass(frozen=True)
-class HFEncoder:
-    """Loads a pretrained Hugging Face encoder of BERT's kind when the pipeline is initialised.
+class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
+    """Loads a pretrained Hugging Face encoder of BERT's kind when the pipeline is initialised."""
 
-    Attributes:
-        name: A folder (config.json, model.safetensors, tokenizer files) or a name on the Hugging Face hub, such as
-            "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
-        revision: A commit, tag or branch of the hub's repository.
-        dropout: Of hidden states and of attention. `[training] dropout` does not reach a transformer.
-    """
+    def __init__(self, name: str, revision: str | None = None, dropout: float = 0.1) -> None:
+        """Say what to load.
 
-    name: str
-    revision: str | None = None
-    dropout: float = 0.1
+        Args:
+            name: A folder (config.json, model.safetensors, tokenizer files) or a name on the Hugging Face hub, such as
+                "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
+            revision: A commit, tag or branch of the hub's repository.
+            dropout: Of hidden states and of attention. `[training] dropout` does not reach a transformer.
+        """
+        self.name = name
+        self.revision = revision
+        self.dropout = dropout
 
     def __call__(self) -> PretrainedEncoder:
         """Load it.
