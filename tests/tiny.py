@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from spacy.training import Example
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
-from spacy_pel.models.encoder_loader import load_hf_encoder
+from spacy_pel.models.encoder_loader import HFEncoder
 
 ENTITIES = [
     Entity("D001241", "Aspirin", ("acetylsalicylic acid", "ASA"), ("Chemical",), "An analgesic that thins the blood."),
@@ -114,7 +113,7 @@ def make_pipeline(encoder: Path, kb: KnowledgeBase, sentences=SENTENCES, dropout
     linker.initialize(
         lambda: examples,
         nlp=nlp,
-        encoder_loader=partial(load_hf_encoder, str(encoder), None, dropout),
+        encoder_loader=HFEncoder(str(encoder), dropout=dropout),
         kb_loader=lambda: kb,
     )
     optimizer = nlp.create_optimizer()

@@ -9,7 +9,7 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.names.normal_form import normalized
 from spacy_pel.mentions.gold import GoldMention
-from spacy_pel.mentions.links import Candidates
+from spacy_pel.mentions.links import RankedIds
 
 SAME, SOME, NONE = "a name", "some words", "no word"
 
@@ -37,7 +37,7 @@ class Ranked(NamedTuple):
 
 
 def rank(
-    mentions: Iterable[GoldMention], candidates: Iterable[Candidates], kb: KnowledgeBase, train_ids: Container[str]
+    mentions: Iterable[GoldMention], candidates: Iterable[RankedIds], kb: KnowledgeBase, train_ids: Container[str]
 ) -> list[Ranked]:
     """Mentions without an entity in the KB are left out, and those without a candidate."""
     ranked = []

@@ -12,7 +12,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import gold_mentions, with_successors
-from spacy_pel.mentions.links import Candidates
+from spacy_pel.mentions.links import RankedIds
 
 
 @dataclass
@@ -56,7 +56,7 @@ def find(nlp: Language, gold_docs: Sequence[Doc], kb: KnowledgeBase) -> Found:
 class Links:
     """The best id and score of every span, "" and -inf without a candidate, and whether it is right."""
 
-    def __init__(self, found: Found, candidates: Sequence[Candidates]) -> None:
+    def __init__(self, found: Found, candidates: Sequence[RankedIds]) -> None:
         self.ids = [ranked[0][0] if ranked else "" for ranked in candidates]
         self.scores = np.array([ranked[0][1] if ranked else -np.inf for ranked in candidates])
         self.right = np.array([id_ in (gold or ()) for id_, gold in zip(self.ids, found.gold, strict=True)])

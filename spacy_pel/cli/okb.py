@@ -86,7 +86,7 @@ def okb(
 def _print_statistics(
     corpus: Path, mentions: list[GoldMention], training: list[GoldMention], held_out: set[str], kb: KnowledgeBase
 ) -> None:
-    from ..corpora.okb import part
+    from ..corpora.okb import split_statistics
 
     train_ids = {id_ for mention in training for id_ in mention.ids}
     nil = [mention for mention in mentions if held_out.issuperset(mention.ids)]
@@ -95,7 +95,7 @@ def _print_statistics(
     parts = {"all": mentions, "of these types, now NIL": nil, "of other types": left, "  of them in the KB": in_kb}
     rows = []
     for name, own in parts.items():
-        found = part(own, train_ids)
+        found = split_statistics(own, train_ids)
         seen = "-" if found.seen is None else f"{found.seen:.1%}"
         rows.append((name, f"{found.mentions:,}", f"{found.entities:,}", seen))
     header = (corpus.stem, "Mentions", "Entities", "seen in training")

@@ -1,6 +1,9 @@
 """`spacy_pel.MentionCorpus.v1`: a training corpus of which every Example is one linked mention in its window."""
 
-from collections.abc import Callable, Iterator
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -13,33 +16,35 @@ from ..mentions.gold import GOLD_GROUP, gold_mentions
 from .docbin import read_docs
 
 
-def make_mention_corpus(path: Path, window: int = 128, seed: int = 0, limit: int = 0) -> Callable:
-    """A reader for `[corpora]`: see `MentionCorpus`."""
-    return MentionCorpus(path, window=window, seed=seed, limit=limit)
-
-
+@dataclass
 class MentionCorpus:
-    """Yields one Example a gold mention that has an id; unannotated and NIL mentions teach the encoders nothing.
+    """A reader for `[corpora]`: one Example for each gold mention that has an id. Unannotated and NIL mentions teach
+    the encoders nothing.
 
     Its Docs are the mention and up to `window` tokens on either side; a mention is never cut, however long. The
     predicted Doc has the words only, the reference the mention too, in `doc.spans["gold_mentions"]` and `doc.ents`.
 
-    path: a `.spacy` file, or a folder of them. It is read when the corpus is called.
-    seed: every call gives a new order, the same in every run, so streaming (`max_epochs = -1`) sees new orders too.
-        Streaming makes Examples as they are asked for; spaCy otherwise holds them all, about 50 kB each.
-    limit: take this many mentions, the same random ones in every call; 0 takes all.
-    RAISES: `PelError` where the file is missing or no DocBin, or has no mention with an id.
+    Attributes:
+        path: A `.spacy` file, or a folder of them. It is read when the corpus is called.
+        window: The most tokens on either side of a mention.
+        seed: Every call gives a new order, the same in every run, so streaming (`max_epochs = -1`) sees new orders too.
+            Streaming makes Examples as they are asked for; spaCy otherwise holds them all, about 50 kB each.
+        limit: Take this many mentions, the same random ones in every call. 0 takes all.
     """
 
-    def __init__(self, path: Path, *, window: int = 128, seed: int = 0, limit: int = 0) -> None:
-        self.path = Path(path)
-        self.window = window
-        self.seed = seed
-        self.limit = limit
-        self.calls = 0
+    path: Path
+    window: int = 128
+    seed: int = 0
+    limit: int = 0
+    calls: int = field(default=0, init=False, repr=False)
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
-        docs = read_docs(self.path, nlp.vocab)
+        """Yield the Examples.
+
+        Raises:
+            PelError: The file is missing or no DocBin, or has no mention with an id.
+        """
+        docs = read_docs(Path(self.path), nlp.vocab)
         spans = [mention.span for doc in docs for mention in gold_mentions(doc) if mention.is_linked]
         if not spans:
             raise PelError(f"{self.path} has no mention with an id: there is nothing to train on")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 
 from spacy.language import Language
@@ -11,38 +12,46 @@ from spacy.training import Example
 from ..errors import PelError
 
 
-def make_mixed_corpus(mentions: Callable, aliases: Callable, ratio: float = 1.0, first: int = 0) -> Callable:
-    """A reader for `[corpora]`: see `MixedCorpus`."""
-    return MixedCorpus(mentions, aliases, ratio, first)
-
-
+@dataclass
 class MixedCorpus:
-    """Yields all that `mentions` does, and evenly among them `ratio` times as many Examples of `aliases`, as far as
-    they go.
+    """A reader for `[corpora]`: all that `mentions` yields, and evenly among them `ratio` times as many Examples of
+    `aliases`, as far as they go.
 
-    Every call gives the readers a new order. spaCy calls a corpus once, and shuffles what it got; with `max_epochs =
-    -1`, which streams, it calls it for every epoch, which then has other names.
+    Every call gives the readers a new order. spaCy calls a corpus once, and shuffles what it got. With `max_epochs =
+    -1`, which streams, it calls it for every epoch, and each has other names.
 
-    mentions, aliases: readers, such as `spacy_pel.MentionCorpus.v1` and `spacy_pel.AliasCorpus.v1`.
-    first: so many Examples of `aliases` come before all others, in the first call only; with `max_epochs = -1`, where
-        the order is kept, the KB is learnt before its mentions.
-    RAISES: `PelError` for a ratio or number under 0.
+    Attributes:
+        mentions: A reader, such as `spacy_pel.MentionCorpus.v1`.
+        aliases: A reader, such as `spacy_pel.AliasCorpus.v1`.
+        ratio: Examples of `aliases` for each of `mentions`.
+        first: So many Examples of `aliases` come before all others, in the first call only. With `max_epochs = -1`,
+            where the order is kept, the KB is learnt before its mentions.
+
+    Raises:
+        PelError: ratio or first is under 0.
     """
 
-    def __init__(self, mentions: Callable, aliases: Callable, ratio: float = 1.0, first: int = 0) -> None:
-        if min(ratio, first) < 0:
+    mentions: Callable
+    aliases: Callable
+    ratio: float = 1.0
+    first: int = 0
+    _to_come_first: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if min(self.ratio, self.first) < 0:
             raise PelError(
-                f"[corpora] ratio = {ratio} and first = {first} of spacy_pel.MixedCorpus.v1: one is under 0."
+                f"[corpora] ratio = {self.ratio} and first = {self.first} of spacy_pel.MixedCorpus.v1: both must be 0 "
+                "or more."
             )
-        self.mentions, self.aliases = mentions, aliases
-        self.ratio, self.first = ratio, first
+        self._to_come_first = self.first
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
-        while before := self.first:
+        """Yield the Examples."""
+        while before := self._to_come_first:
             for name in islice(self.aliases(nlp), before):
-                self.first -= 1
+                self._to_come_first -= 1
                 yield name
-            if self.first == before:
+            if self._to_come_first == before:
                 break  # there are none
         aliases = self.aliases(nlp) if self.ratio else iter(())
         taken = 0

@@ -26,9 +26,14 @@ OKB_TYPES = {
 }
 
 
-class Part(NamedTuple):
-    """Some of the mentions of a split: how many, of how many entities, and the share of these that training text has;
-    None without an entity."""
+class SplitStatistics(NamedTuple):
+    """Some of the mentions of a split.
+
+    Attributes:
+        mentions: How many have an id.
+        entities: How many entities they name.
+        seen: The share of these entities that the training text has; None without an entity.
+    """
 
     mentions: int
     entities: int
@@ -36,21 +41,29 @@ class Part(NamedTuple):
 
 
 def ids_of_types(mentions: Iterable[GoldMention], types: Set[str]) -> set[str]:
-    """The ids of the mentions that have any of `types`. A label may name several: "T116,T123"."""
+    """Return the ids of the mentions that have any of `types`. A label may name several: "T116,T123"."""
     return {id_ for mention in mentions if not types.isdisjoint(mention.span.label_.split(",")) for id_ in mention.ids}
 
 
-def part(mentions: Iterable[GoldMention], train_ids: Set[str]) -> Part:
-    """Count mentions that have an id; others are passed over. train_ids: those of all training mentions."""
+def split_statistics(mentions: Iterable[GoldMention], train_ids: Set[str]) -> SplitStatistics:
+    """Count the mentions that have an id; others are passed over.
+
+    Args:
+        mentions: Of the split.
+        train_ids: The ids of all training mentions.
+    """
     linked = [mention for mention in mentions if mention.is_linked]
     ids = {id_ for mention in linked for id_ in mention.ids}
-    return Part(len(linked), len(ids), len(ids & train_ids) / len(ids) if ids else None)
+    return SplitStatistics(len(linked), len(ids), len(ids & train_ids) / len(ids) if ids else None)
 
 
 def make_nil(doc: Doc, mentions: Iterable[GoldMention], held_out: Set[str]) -> None:
     """Take the ids `held_out` from the gold mentions of `doc`; one that has no other becomes NIL.
 
-    mentions: those of `doc`, in its order, their ids as the KB has them (`with_successors`).
+    Args:
+        doc: Is changed in place.
+        mentions: Those of `doc`, in its order, their ids as the KB has them (`with_successors`).
+        held_out: The ids to take.
     """
     spans = [_without(mention, held_out) for mention in mentions]
     by_place = {(span.start, span.end, span.label): span for span in spans}

@@ -1,7 +1,7 @@
 """`spacy_pel.link_scorer.v1`: the score columns that `spacy train` shows for a linker."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,30 @@ from .ranking import rank_gold
 NO_SCORES = {"nel_recall_at_1": None, "nel_recall_at_64": None, "nel_nil_f1": None}
 
 
-def make_link_scorer(kb_sample: int = 0, seed: int = 0) -> Callable:
-    """A scorer for the component: see `score_links`."""
-    if kb_sample < 0:
-        raise PelError(
-            f"[components.pel_linker.scorer]: kb_sample = {kb_sample} is no number of entities; 0 takes all."
-        )
-    return partial(score_links, kb_sample=kb_sample, seed=seed)
+@dataclass(frozen=True)
+class LinkScorer:
+    """The scorer of the component: see `score_links`.
+
+    Attributes:
+        kb_sample: See `score_links`.
+        seed: See `score_links`.
+
+    Raises:
+        PelError: kb_sample is under 0.
+    """
+
+    kb_sample: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kb_sample < 0:
+            raise PelError(
+                f"[components.pel_linker.scorer]: kb_sample = {self.kb_sample} is no number of entities; 0 takes all."
+            )
+
+    def __call__(self, examples: Iterable[Example], *, linker: Any, **kwargs: Any) -> dict[str, float | None]:
+        """Score the links of `linker`."""
+        return score_links(examples, linker=linker, kb_sample=self.kb_sample, seed=self.seed, **kwargs)
 
 
 def score_links(

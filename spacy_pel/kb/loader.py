@@ -1,7 +1,5 @@
 """`spacy_pel.KBFromDisk.v1`: the `kb_loader` of `[initialize.components.pel_linker]`."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,15 +7,23 @@ if TYPE_CHECKING:
     from .knowledge_base import KnowledgeBase
 
 
-def make_kb_from_disk(path: Path) -> Callable:
-    """Open the KB folder at `path` when the pipeline is initialised, not when its config is read.
+class KBFromDisk:  # no dataclass: spaCy hands those to `initialize` as dicts
+    """Opens a KB folder when the pipeline is initialised, not when its config is read."""
 
-    RAISES: `PelError` on the call where the folder is missing, truncated or no KB.
-    """
-    return partial(_open, path)
+    def __init__(self, path: Path) -> None:
+        """Say what to open.
 
+        Args:
+            path: The folder.
+        """
+        self.path = Path(path)
 
-def _open(path: Path) -> "KnowledgeBase":
-    from .knowledge_base import KnowledgeBase
+    def __call__(self) -> "KnowledgeBase":
+        """Open it.
 
-    return KnowledgeBase(path)
+        Raises:
+            PelError: The folder is missing, truncated or no KB.
+        """
+        from .knowledge_base import KnowledgeBase  # and faiss with it
+
+        return KnowledgeBase(Path(self.path))

@@ -1,71 +1,75 @@
 """`spacy_pel.HFEncoder.v1`: the `encoder_loader` of `[initialize.components.pel_linker]`."""
 
 import textwrap
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ..errors import PelError
+from .inputs import add_markers
 
 # What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 
 
-class Encoder(NamedTuple):
+class PretrainedEncoder(NamedTuple):
     """A pretrained transformer and its tokenizer, the marker tokens added to both."""
 
     transformer: Any
     tokenizer: Any
 
 
-def make_hf_encoder(name: str, revision: str | None = None, dropout: float = 0.1) -> Callable[[], Encoder]:
-    """Load a pretrained Hugging Face encoder of BERT's kind when the pipeline is initialised.
+class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
+    """Loads a pretrained Hugging Face encoder of BERT's kind when the pipeline is initialised."""
 
-    name: a folder (config.json, model.safetensors, tokenizer files) or a name on the Hugging Face hub, such as
-        "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
-    revision: a commit, tag or branch of the hub's repository.
-    dropout: of hidden states and of attention; `[training] dropout` does not reach a transformer.
-    RAISES: PelError on the call where nothing can be loaded from `name`.
-    """
-    return partial(load_hf_encoder, name, revision, dropout)
+    def __init__(self, name: str, revision: str | None = None, dropout: float = 0.1) -> None:
+        """Say what to load.
 
+        Args:
+            name: A folder (config.json, model.safetensors, tokenizer files) or a name on the Hugging Face hub, such as
+                "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
+            revision: A commit, tag or branch of the hub's repository.
+            dropout: Of hidden states and of attention. `[training] dropout` does not reach a transformer.
+        """
+        self.name = name
+        self.revision = revision
+        self.dropout = dropout
 
-def load_hf_encoder(name: str, revision: str | None, dropout: float) -> Encoder:
-    import torch
-    from thinc.api import get_torch_default_device
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    def __call__(self) -> PretrainedEncoder:
+        """Load it.
 
-    from ..errors import PelError
-    from .inputs import add_markers
+        Raises:
+            PelError: Nothing can be loaded from `name`.
+        """
+        import torch
+        from thinc.api import get_torch_default_device
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-    local = Path(name).is_dir()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, local_files_only=local)
-        config = AutoConfig.from_pretrained(name, revision=revision, local_files_only=local)
-        for key in DROPOUTS:
-            if hasattr(config, key):
-                setattr(config, key, dropout)
-        transformer = AutoModel.from_pretrained(
-            name,
-            config=config,
-            revision=revision,
-            local_files_only=local,
-            torch_dtype=torch.float32,
-            **attention_for(get_torch_default_device()),
-        )
-    except (OSError, ValueError) as error:
-        raise PelError(
-            f"[initialize.components.pel_linker.encoder_loader]: no encoder can be loaded from {name!r}; give a folder "
-            f"with config.json, model.safetensors and tokenizer.json, or a name on the hub ({_first_line(error)})."
-        ) from error
-    add_markers(tokenizer)
-    transformer.pooler = None
-    transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    return Encoder(transformer, tokenizer)
+        source = {"revision": self.revision, "local_files_only": Path(self.name).is_dir()}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.name, **source)
+            config = AutoConfig.from_pretrained(self.name, **source)
+            for key in DROPOUTS:
+                if hasattr(config, key):
+                    setattr(config, key, self.dropout)
+            attention = attention_for(get_torch_default_device())
+            transformer = AutoModel.from_pretrained(
+                self.name, config=config, torch_dtype=torch.float32, **source, **attention
+            )
+        except (OSError, ValueError) as error:
+            raise PelError(
+                f"[initialize.components.pel_linker.encoder_loader]: no encoder can be loaded from {self.name!r}; give "
+                "a folder with config.json, model.safetensors and tokenizer.json, or a name on the hub "
+                f"({_first_line(error)})."
+            ) from error
+        add_markers(tokenizer)
+        transformer.pooler = None
+        transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        return PretrainedEncoder(transformer, tokenizer)
 
 
 def attention_for(device: Any) -> dict[str, str]:
-    """Plain attention on CPUs, where the fused kernel's backward pass is many times slower; elsewhere what
-    transformers chooses, the fused one if the encoder has it."""
+    """Choose the attention for `device`: the plain one on CPUs, where the fused kernel's backward pass is many times
+    slower; elsewhere what transformers chooses, the fused one if the encoder has it."""
     return {"attn_implementation": "eager"} if device.type == "cpu" else {}
 
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from spacy.tokens import Span
 from spacy.util import minibatch
 
 from ..errors import PelError
+from ..kb.entity import Entity
 from .token_rows import TokenRows
-
-if TYPE_CHECKING:
-    from spacy.tokens import Span
-
-    from ..kb.knowledge_base import Entity
 
 MENTION_START, MENTION_END, TITLE_END = "[Ms]", "[Me]", "[ENT]"
 MARKERS = (MENTION_START, MENTION_END, TITLE_END)
@@ -32,8 +29,18 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class RowSettings:
-    """What decides the rows, and so the vectors: lengths in tokens, the entity template, the use of aliases, and how
-    many tokens of context at most a mention gets on either side (None: as many as there is room for)."""
+    """What decides the rows, and so the vectors.
+
+    Attributes:
+        mention_length: The longest mention row, in tokens.
+        entity_length: The longest entity row, in tokens.
+        entity_template: One of `TEMPLATES`.
+        aliases: One of `ALIASES`.
+        context: The most tokens of context on either side of a mention; None: as many as there is room for.
+
+    Raises:
+        PelError: A setting is out of its range.
+    """
 
     mention_length: int
     entity_length: int
@@ -63,7 +70,11 @@ class RowSettings:
 class RowBuilder:
     """Makes the token rows of mentions and entities.
 
-    tokenizer: a fast Hugging Face tokenizer that knows the three marker tokens (see `add_markers`).
+    Attributes:
+        tokenizer: A fast Hugging Face tokenizer that knows the three marker tokens (see `add_markers`).
+        settings: What decides the rows.
+        pad: The token id of the padding.
+        markers: The token ids of `[Ms]` and `[Me]`.
     """
 
     def __init__(self, tokenizer: Any, settings: RowSettings) -> None:
@@ -81,7 +92,7 @@ class RowBuilder:
         self._backend.encode_special_tokens = True  # a "[SEP]" in a text is text
 
     def mentions(self, spans: Sequence[Span]) -> TokenRows:
-        """One row a span, at most `mention_length` tokens; a span without any word piece gets an empty row."""
+        """Make one row a span, of at most `mention_length` tokens. A span without a word piece gets an empty row."""
         docs = {id(span.doc): span.doc for span in spans}
         encodings = self._backend.encode_batch([doc.text for doc in docs.values()], add_special_tokens=False)
         tokenised = {key: _TokenisedText(docs[key].text, code) for key, code in zip(docs, encodings, strict=True)}
@@ -110,7 +121,7 @@ class RowBuilder:
         return [*self._cls, *left, *self._start, *mention, *self._end, *right[:n_right], *self._sep]
 
     def entities(self, entities: Iterable[Entity]) -> TokenRows:
-        """One row an entity, at most `entity_length` tokens."""
+        """Make one row an entity, of at most `entity_length` tokens."""
         blocks = minibatch(entities, ENTITIES_AT_ONCE)
         return TokenRows.concatenate(self._entity_block(block) for block in blocks)
 
@@ -136,8 +147,13 @@ class RowBuilder:
 
 
 def describe(entity: Entity, aliases: str) -> str:
-    """The description field of an entity row. `aliases`: "never" leaves them out, "fallback" puts them where there is
-    no definition, "first" puts them before it."""
+    """Return the description field of an entity row.
+
+    Args:
+        entity: A record.
+        aliases: "never" leaves them out, "fallback" puts them where there is no definition, "first" puts them before
+            it.
+    """
     names = "; ".join(_distinct(entity.name, entity.aliases))
     if aliases == "never":
         return entity.definition
@@ -147,7 +163,7 @@ def describe(entity: Entity, aliases: str) -> str:
 
 
 def _distinct(name: str, aliases: Iterable[str]) -> Iterator[str]:
-    """The aliases that are more than the same words in another order ("Disease, Skin" beside "Skin Disease")."""
+    """Yield the aliases that are more than the same words in another order ("Disease, Skin" beside "Skin Disease")."""
     seen = {words_of(name)}
     for alias in aliases:
         words = words_of(alias)
@@ -157,7 +173,7 @@ def _distinct(name: str, aliases: Iterable[str]) -> Iterator[str]:
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of a name, case aside: those of "Skin Disease" and "Disease, Skin" are the same."""
+    """Return the words of a name, case aside: those of "Skin Disease" and "Disease, Skin" are the same."""
     return frozenset(WORD.findall(name.casefold()))
 
 
@@ -172,7 +188,7 @@ class _TokenisedText:
         self._words: list[int | None] = encoding.word_ids
 
     def split(self, start: int, end: int) -> tuple[list[int], list[int], list[int]] | None:
-        """The pieces before, in and after characters `start` to `end`; None if a word crosses one of the two."""
+        """Return the pieces before, in and after characters `start` to `end`; None if a word crosses either."""
         first = int(np.searchsorted(self._ends, start, side="right"))
         last = int(np.searchsorted(self._starts, end, side="left"))
         if last < first or self._inside_word(first) or self._inside_word(last):
@@ -186,7 +202,11 @@ class _TokenisedText:
 
 
 def add_markers(tokenizer: Any) -> None:
-    """Add `[Ms]`, `[Me]` and `[ENT]` as special tokens. RAISES: PelError for a tokenizer without a Rust backend."""
+    """Add `[Ms]`, `[Me]` and `[ENT]` as special tokens.
+
+    Raises:
+        PelError: The tokenizer has no Rust backend.
+    """
     if not tokenizer.is_fast:
         raise PelError(
             f"The tokenizer {type(tokenizer).__name__} has no fast version; save one with tokenizer.json beside the "

@@ -13,14 +13,21 @@ PRECISIONS = ("auto", "fp32", "bf16")
 
 
 def check_precision(precision: str) -> None:
-    """RAISES: PelError for a precision that does not exist."""
+    """Check that a precision exists.
+
+    Raises:
+        PelError: It does not.
+    """
     if precision not in PRECISIONS:
         raise PelError(f"[components.pel_linker.model]: precision is {precision!r}; choose one of {PRECISIONS}.")
 
 
 def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The dtype of matrix products on `device`: `precision` "auto" takes bfloat16 where the hardware multiplies it
-    (GPUs from Ampere on, CPUs with AMX or AVX-512 BF16) and float32 elsewhere. Weights stay in float32."""
+    """Return the dtype of matrix products on `device`.
+
+    "auto" takes bfloat16 where the hardware multiplies it (GPUs from Ampere on, CPUs with AMX or AVX-512 BF16), and
+    float32 elsewhere. Weights stay in float32.
+    """
     if precision == "auto":
         return torch.bfloat16 if _has_bf16(device) else torch.float32
     return torch.bfloat16 if precision == "bf16" else torch.float32

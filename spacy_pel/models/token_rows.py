@@ -10,8 +10,13 @@ import numpy as np
 
 
 class PaddedBatch(NamedTuple):
-    """One batch for a transformer. `ids` (n, t) int64; `mask` (n, t) bool, True at real tokens; `step` None or
-    (n, t, hidden) float32, added to the input embeddings (the FGSM perturbation)."""
+    """One batch for a transformer.
+
+    Attributes:
+        ids: (n, t) int64, token ids.
+        mask: (n, t) bool, True at real tokens.
+        step: None, or (n, t, hidden) float32, added to the input embeddings (the FGSM perturbation).
+    """
 
     ids: np.ndarray
     mask: np.ndarray
@@ -20,8 +25,13 @@ class PaddedBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenRows:
-    """`n` rows of token ids without padding. `tokens` (total,) int32, `offsets` (n + 1,) int64: row i is
-    `tokens[offsets[i]:offsets[i + 1]]`. `steps`, if given, holds one perturbation for each of `batches`."""
+    """`n` rows of token ids without padding.
+
+    Attributes:
+        tokens: (total,) int32, the ids of all rows.
+        offsets: (n + 1,) int64; row i is `tokens[offsets[i]:offsets[i + 1]]`.
+        steps: None, or one perturbation for each of `batches`.
+    """
 
     tokens: np.ndarray
     offsets: np.ndarray
@@ -29,6 +39,7 @@ class TokenRows:
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int] | np.ndarray]) -> TokenRows:
+        """Make rows of lists of token ids."""
         rows = list(rows)
         offsets = np.zeros(len(rows) + 1, dtype="int64")
         np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -37,6 +48,7 @@ class TokenRows:
 
     @classmethod
     def concatenate(cls, parts: Iterable[TokenRows]) -> TokenRows:
+        """Put the rows of several one after the other."""
         parts = list(parts)
         lengths = np.concatenate([np.diff(part.offsets) for part in parts] or [np.zeros(0, dtype="int64")])
         tokens = np.concatenate([part.tokens for part in parts] or [np.zeros(0, dtype="int32")])
@@ -54,7 +66,7 @@ class TokenRows:
         return self.tokens[self.offsets[row] : self.offsets[row + 1]]
 
     def take(self, indices: Sequence[int] | np.ndarray) -> TokenRows:
-        """The rows at `indices`, in that order, as new rows."""
+        """Return the rows at `indices`, in that order."""
         indices = np.asarray(indices, dtype="int64")
         lengths = self.offsets[indices + 1] - self.offsets[indices]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -62,18 +74,26 @@ class TokenRows:
         return TokenRows(self.tokens[places], offsets)
 
     def with_steps(self, steps: Sequence[Any]) -> TokenRows:
+        """Return the same rows with a perturbation for each of their batches."""
         return TokenRows(self.tokens, self.offsets, steps)
 
     def unique(self) -> tuple[TokenRows, np.ndarray]:
-        """Each distinct row once, and for every row (n,) the number of its distinct row."""
+        """Return each distinct row once, and for every row (n,) the number of its distinct row."""
         first: dict[bytes, int] = {}
         inverse = np.array([first.setdefault(self[i].tobytes(), len(first)) for i in range(len(self))], dtype="int64")
         _, indices = np.unique(inverse, return_index=True)
         return self.take(indices), inverse
 
     def batches(self, max_tokens: int, pad: int) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
-        """Padded batches of rows of like length, longest first, at most `max_tokens` positions each (a longer row
-        alone), with the row numbers (m,) of each. The same rows always give the same batches."""
+        """Yield padded batches of rows of like length, longest first. The same rows always give the same batches.
+
+        Args:
+            max_tokens: The most positions of a batch; a longer row is a batch of its own.
+            pad: The token id of the padding.
+
+        Yields:
+            The row numbers (m,) of a batch, and the batch.
+        """
         lengths = self.lengths
         order = np.argsort(-lengths, kind="stable")
         start = number = 0

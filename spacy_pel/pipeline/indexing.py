@@ -10,7 +10,7 @@ from thinc.api import Model
 from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import encode_entities, row_builder, stream_entities, vector_size
+from ..models.bi_encoder import encode_entities, stream_entities, vector_size
 
 
 def index_kb(model: Model, kb: KnowledgeBase, fingerprint: str, *, index_type: str, progress: bool) -> None:
@@ -44,7 +44,7 @@ def encoded(
     if not kb.has_vectors:
         return named, None, None
     check_fingerprint(kb, fingerprint)
-    return named, encode_entities(model, row_builder(model).entities(named)), fingerprint
+    return named, encode_entities(model, named), fingerprint
 
 
 def check_fingerprint(kb: KnowledgeBase, fingerprint: str) -> None:

@@ -274,7 +274,7 @@ class PelLinker(TrainablePipe):
     @property
     def fingerprint(self) -> str:
         """The SHA-256 of the entity tower and its input settings: what the vectors of a KB must have been made with."""
-        from ..models.bi_encoder import fingerprint
+        from ..models.storage import fingerprint
 
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self.model)
@@ -362,12 +362,12 @@ class PelLinker(TrainablePipe):
         Raises:
             PelError: If one of the two is missing, or if none of the first gold ids is in the KB.
         """
-        from ..models.bi_encoder import set_encoder
+        from ..models.bi_encoder import has_encoder, set_encoder
 
         validate_get_examples(get_examples, "PelLinker.initialize")
         if encoder_loader is not None:
             set_encoder(self.model, encoder_loader())
-        elif self.model.attrs["row_builder"] is None:
+        elif not has_encoder(self.model):
             raise self._missing("encoder_loader", "spacy_pel.HFEncoder.v1")
         if kb_loader is not None:
             self.set_kb(kb_loader())

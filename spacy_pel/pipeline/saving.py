@@ -23,7 +23,7 @@ from thinc.api import Model
 from ..errors import PelError
 from ..files.packing import pack_folder, unpack_folder
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import load, save
+from ..models.storage import load, save
 from ..tuning.tuned import Tuned
 from .indexing import check_fingerprint
 from .kb_of_pipeline import find_kb, write_kb, write_reference

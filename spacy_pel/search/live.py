@@ -11,7 +11,7 @@ from thinc.api import Model
 
 from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import encode_entities, row_builder, vector_size
+from ..models.bi_encoder import encode_entity_rows, row_builder, vector_size
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.token_rows import TokenRows
 from .search import VectorSearch
@@ -88,4 +88,4 @@ class LiveIndex:
 
     def _vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
         for start in range(0, len(rows), ENTITIES_AT_ONCE):
-            yield encode_entities(self._model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))
+            yield encode_entity_rows(self._model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))

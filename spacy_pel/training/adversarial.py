@@ -1,4 +1,6 @@
-"""FGSM: adversarial input embeddings from the gradient that the clean backward pass has already given."""
+"""`spacy_pel.FGSM.v1`: adversarial input embeddings from the gradient that the clean backward pass has given."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
@@ -15,27 +17,34 @@ class FGSM:
 
         z⁻_adv = z⁻ + ε sign(∇_z s(m, e⁻)),   z⁺_adv = z⁺ - ε sign(∇_z s(m, e⁺)),   L = L(m, P) + λ L(m, P_adv)
 
-    epsilon: ε, the size of the step. weight: λ.
-
-    All losses fall with s⁺ and rise with s⁻, so where an entity row stands for one (mention, entity) pair (layout
+    All losses fall with s⁺ and rise with s⁻. So where an entity row stands for one (mention, entity) pair (layout
     "per_mention") both steps are ε sign(∇_z L), exactly. Where mentions share rows ("shared") ∇_z L is the sum over
     them, and the step is an approximation: the direction that hurts the batch most.
+
+    Attributes:
+        epsilon: ε, the size of the step.
+        weight: λ.
+
+    Raises:
+        PelError: epsilon is not more than 0, or weight is less.
     """
 
-    epsilon: float
-    weight: float
+    epsilon: float = 0.01
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0 or self.weight < 0:
+            raise PelError(
+                f"[components.pel_linker.adversarial]: epsilon = {self.epsilon} must be more than 0 and weight = "
+                f"{self.weight} at least 0; for no FGSM set adversarial = null."
+            )
 
     def step(self, gradient: Floats3d, mask: np.ndarray) -> Floats3d:
-        """gradient: ∂L/∂z (n, t, hidden); mask (n, t) bool. Returns ε sign(gradient), 0 at padding."""
+        """Return ε sign(gradient), 0 at padding.
+
+        Args:
+            gradient: ∂L/∂z, (n, t, hidden).
+            mask: (n, t) bool, True at real tokens.
+        """
         xp = get_array_module(gradient)
         return self.epsilon * xp.sign(gradient) * xp.asarray(mask)[:, :, None]
-
-
-def make_fgsm(epsilon: float = 0.01, weight: float = 1.0) -> FGSM:
-    """`spacy_pel.FGSM.v1`: see `FGSM`."""
-    if epsilon <= 0 or weight < 0:
-        raise PelError(
-            f"[components.pel_linker.adversarial]: epsilon = {epsilon} must be more than 0 and weight = {weight} "
-            "at least 0; for no FGSM set adversarial = null."
-        )
-    return FGSM(epsilon, weight)

@@ -1,7 +1,9 @@
 """`spacy_pel.batch_by_mentions.v1`: batches that hold a bounded number of gold mentions."""
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from spacy.training import Example
 
@@ -9,31 +11,40 @@ from ..errors import PelError
 from ..mentions.gold import gold_mentions
 
 
-def make_batch_by_mentions(size: int, discard_oversize: bool = False) -> Callable:
-    """A batcher for `[training.batcher]`: see `batch_by_mentions`."""
-    if size < 1:
-        raise PelError(f"[training.batcher] size = {size}: a batch must hold at least one mention")
-    return partial(batch_by_mentions, size=size, discard_oversize=discard_oversize)
+@dataclass(frozen=True)
+class BatchByMentions:
+    """A batcher for `[training.batcher]`: groups Examples, in their order, into batches with at most `size` gold
+    mentions in all.
 
+    An Example without mentions counts as one, so that a batch is bounded whatever the corpus holds.
 
-def batch_by_mentions(
-    examples: Iterable[Example], *, size: int, discard_oversize: bool = False
-) -> Iterator[list[Example]]:
-    """Group Examples, in their order, into batches with at most `size` gold mentions in all.
+    Attributes:
+        size: The most mentions of a batch.
+        discard_oversize: Leave out an Example with more mentions than that; else it is a batch of its own.
 
-    An Example with more mentions than that is a batch of its own, or is left out with `discard_oversize`. One without
-    mentions counts as one, so that a batch is bounded whatever the corpus holds.
+    Raises:
+        PelError: size is under 1.
     """
-    batch: list[Example] = []
-    n_in_batch = 0
-    for example in examples:
-        n_mentions = max(1, len(gold_mentions(example.reference)))
-        if discard_oversize and n_mentions > size:
-            continue
-        if batch and n_in_batch + n_mentions > size:
+
+    size: int
+    discard_oversize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise PelError(f"[training.batcher] size = {self.size}: a batch must hold at least one mention")
+
+    def __call__(self, examples: Iterable[Example]) -> Iterator[list[Example]]:
+        """Yield the batches."""
+        batch: list[Example] = []
+        n_in_batch = 0
+        for example in examples:
+            n_mentions = max(1, len(gold_mentions(example.reference)))
+            if self.discard_oversize and n_mentions > self.size:
+                continue
+            if batch and n_in_batch + n_mentions > self.size:
+                yield batch
+                batch, n_in_batch = [], 0
+            batch.append(example)
+            n_in_batch += n_mentions
+        if batch:
             yield batch
-            batch, n_in_batch = [], 0
-        batch.append(example)
-        n_in_batch += n_mentions
-    if batch:
-        yield batch

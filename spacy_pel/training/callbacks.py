@@ -1,7 +1,8 @@
 """`spacy_pel.refresh_negatives.v1`: when the hard negatives are searched anew, set in `[training.before_update]`."""
 
-from collections.abc import Callable
-from functools import partial
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from spacy.language import Language
@@ -9,18 +10,32 @@ from spacy.language import Language
 from ..errors import PelError
 
 
-def make_refresh_negatives(every: Literal["epoch"] | int = "epoch") -> Callable[[Language, dict[str, Any]], None]:
-    """Encode the KB again, so that hard negatives are those of the model as it is: at the first step of every epoch, or
-    every `every` steps."""
-    if every != "epoch" and (not isinstance(every, int) or every < 1):
-        raise PelError(f"[training.before_update]: every is {every!r}; it can be 'epoch' or a number of steps.")
-    return partial(_refresh, {}, every)
+@dataclass
+class RefreshNegatives:
+    """Encodes the KB again, so that hard negatives are those of the model as it is.
 
+    Attributes:
+        every: "epoch": at the first step of every epoch; a number: every so many steps.
 
-def _refresh(last: dict[str, int], every: Literal["epoch"] | int, nlp: Language, info: dict[str, Any]) -> None:
-    period = info["epoch"] if every == "epoch" else info["step"] // every
-    if info["step"] == 0 or period != last.get("period"):
-        last["period"] = period
+    Raises:
+        PelError: every is neither.
+    """
+
+    every: Literal["epoch"] | int = "epoch"
+    _latest: int | None = field(default=None, init=False, repr=False)  # epoch, or number of the period of steps
+
+    def __post_init__(self) -> None:
+        if self.every != "epoch" and (not isinstance(self.every, int) or self.every < 1):
+            raise PelError(
+                f"[training.before_update]: every is {self.every!r}; it can be 'epoch' or a number of steps."
+            )
+
+    def __call__(self, nlp: Language, info: dict[str, Any]) -> None:
+        """Refresh the negatives of every linker that is not frozen, if it is time."""
+        period = info["epoch"] if self.every == "epoch" else info["step"] // self.every
+        if info["step"] and period == self._latest:
+            return
+        self._latest = period
         frozen = nlp.config["training"]["frozen_components"]
         for name, pipe in nlp.pipeline:
             if hasattr(pipe, "refresh_negatives") and name not in frozen:

@@ -19,8 +19,18 @@ def with_masked_names(
     forms: Sequence[str],
     builder: RowBuilder,
 ) -> TokenRows:
-    """`rows` with those at `places` (m,) made anew, of `entities` (m) without the names that are `forms` (m). A place
-    that comes several times loses all of them."""
+    """Make some entity rows anew, without a name.
+
+    Args:
+        rows: The token rows of entities.
+        places: (m,), which of them to make anew. A place that comes several times loses several names.
+        entities: (m), their records.
+        forms: (m), the names to leave out.
+        builder: What makes the rows.
+
+    Returns:
+        All rows, in their order.
+    """
     masked: dict[int, Entity] = {}
     for place, entity, form in zip(places.tolist(), entities, forms, strict=True):
         masked[place] = without_name(masked.get(place, entity), form)
@@ -30,8 +40,11 @@ def with_masked_names(
 
 
 def without_name(entity: Entity, form: str) -> Entity:
-    """`entity` without its names that have the words of `form`, in whatever order; the first of the others takes the
-    place of the title. It is left as it is where nothing else would say what it is."""
+    """Return `entity` without its names that have the words of `form`, in whatever order.
+
+    The first of the others takes the place of the title. The entity is left as it is where nothing else would say what
+    it is.
+    """
     words = words_of(form)
     names = [name for name in (entity.name, *entity.aliases) if words_of(name) != words]
     if not names:

@@ -11,21 +11,29 @@ from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
 from ..errors import PelError
+from ..models.encoder import token_batches
+from ..models.scoring.dual import Dual
 from ..models.token_rows import TokenRows
-from ..models.tower import token_batches
 from .adversarial import FGSM
-from .layouts import Candidates
-from .losses import CrossEntropyLoss, NCELoss, ProxyLoss, score_gradient
+from .layouts import TrainingBatch
+from .losses import Loss, score_gradient
 from .negatives import NegativeSampler
-
-Loss = ProxyLoss | CrossEntropyLoss | NCELoss
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: the loss, its negatives and their layout, and the adversarial part (None: without).
+    """What is minimised.
 
-    mask_names: the share of the mentions whose gold entity is read without the name that the mention has."""
+    Attributes:
+        loss: Of the scores of a mention and its candidates.
+        adversarial: The adversarial step; None: without.
+        negatives: How negatives are drawn.
+        layout: A key of `spacy_pel.training.layouts.LAYOUTS`.
+        mask_names: The share of the mentions whose gold entity is read without the name that the mention has.
+
+    Raises:
+        PelError: The parts do not go together.
+    """
 
     loss: Loss
     adversarial: FGSM | None
@@ -49,7 +57,15 @@ class Objective:
             )
 
     def check_similarity(self, model: Model, name: str) -> None:
-        """RAISES: PelError if the bi-encoder's similarity is not the one that the loss is made for."""
+        """Check that the bi-encoder has the similarity that the loss is made for.
+
+        Args:
+            model: The bi-encoder.
+            name: The component, for the message.
+
+        Raises:
+            PelError: It has another.
+        """
         similarity = model.attrs["settings"]["similarity"]
         if similarity != self.loss.similarity:
             raise PelError(
@@ -62,25 +78,35 @@ def backpropagate(
     entity_tower: Model,
     mentions: Floats2d,
     backprop_mentions: Callable[[Floats2d], Any],
-    candidates: Candidates,
+    batch: TrainingBatch,
     entity_rows: TokenRows,
+    score: Dual,
     loss: Loss,
     adversarial: FGSM | None,
 ) -> float:
     """Accumulate the gradients of one batch in both towers.
 
-    mentions (m, d) and backprop_mentions: the mention tower's output and callback. entity_rows: the token rows of
-    `candidates.rows`, in that order.
-    RETURNS: the sum of the losses of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8). The gradients are its.
+    Args:
+        entity_tower: The tower that encodes `entity_rows`.
+        mentions: (m, d), what the mention tower has given.
+        backprop_mentions: Its callback.
+        batch: The entities and what they are to each mention.
+        entity_rows: The token rows of `batch.entity_places`, in that order.
+        score: How pairs are scored.
+        loss: Of these scores.
+        adversarial: FGSM, or None.
+
+    Returns:
+        The sum of the losses of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8). The gradients are its.
     """
     entities, backprop_entities = entity_tower.begin_update(entity_rows)
-    value, d_mentions, d_entities = loss_and_gradients(mentions, entities, candidates, loss)
+    value, d_mentions, d_entities = loss_and_gradients(mentions, entities, batch, score, loss)
     d_inputs = backprop_entities(d_entities)
     if adversarial is not None:
         batches = token_batches(entity_tower, entity_rows)
-        steps = [adversarial.step(gradient, batch.mask) for gradient, (_, batch) in zip(d_inputs, batches, strict=True)]
+        steps = [adversarial.step(gradient, rows.mask) for gradient, (_, rows) in zip(d_inputs, batches, strict=True)]
         entities, backprop_entities = entity_tower.begin_update(entity_rows.with_steps(steps))
-        extra, d_mentions_extra, d_entities = loss_and_gradients(mentions, entities, candidates, loss)
+        extra, d_mentions_extra, d_entities = loss_and_gradients(mentions, entities, batch, score, loss)
         backprop_entities(adversarial.weight * d_entities)
         value += adversarial.weight * extra
         d_mentions = d_mentions + adversarial.weight * d_mentions_extra
@@ -89,17 +115,18 @@ def backpropagate(
 
 
 def loss_and_gradients(
-    mentions: Floats2d, entities: Floats2d, candidates: Candidates, loss: Loss
+    mentions: Floats2d, entities: Floats2d, batch: TrainingBatch, score: Dual, loss: Loss
 ) -> tuple[float, Any, Any]:
-    """The sum of the losses of m mentions and its gradients (m, d) and (r, d)."""
+    """Return the sum of the losses of m mentions, and its gradients by their vectors (m, d) and by those of the
+    entities (r, d)."""
     device = get_torch_default_device()
     mention_vectors = xp2torch(mentions, requires_grad=True, device=device)
     entity_vectors = xp2torch(entities, requires_grad=True, device=device)
-    positives = torch.as_tensor(candidates.positives, device=device)
-    negatives = torch.as_tensor(candidates.negatives, device=device)
-    scores = candidates.pair(mention_vectors, entity_vectors)
+    positives = torch.as_tensor(batch.positives, device=device)
+    negatives = torch.as_tensor(batch.negatives, device=device)
+    scores = batch.scores(score, mention_vectors, entity_vectors)
     fixed = scores.detach().requires_grad_()
-    drawn = () if not loss.needs_log_q else (torch.as_tensor(candidates.log_q, dtype=scores.dtype, device=device),)
+    drawn = () if not loss.needs_log_q else (torch.as_tensor(batch.log_q, dtype=scores.dtype, device=device),)
     value = loss(fixed, positives, negatives, *drawn).sum()
     scores.backward(score_gradient(value, fixed, positives, negatives))
     assert mention_vectors.grad is not None and entity_vectors.grad is not None

@@ -10,22 +10,53 @@ from ..errors import PelError
 
 
 class AdamW(Optimizer):
-    """PyTorch's AdamW where spaCy wants an optimizer of thinc's, because thinc's Adam does not do all that transformers
-    are fine-tuned with: arrays of one dimension (their biases and LayerNorms) do not decay; ε is added to the corrected
-    root of the second moment, as in Kingma & Ba 2015, where thinc's is up to 1 / sqrt(1 - β2) times larger in the first
-    steps; and `pel_linker` clips its gradient by its global norm, where thinc clips each array by itself. Gradients of
-    other pipes are not clipped.
+    """PyTorch's AdamW where spaCy wants an optimizer of thinc's.
 
-    max_gradient_norm: None for no clipping.
+    thinc's Adam does not do all that transformers are fine-tuned with. Here arrays of one dimension (biases and
+    LayerNorms) do not decay. ε is added to the corrected root of the second moment, as in Kingma & Ba 2015; thinc's is
+    up to 1 / sqrt(1 - β2) times larger in the first steps. And `pel_linker` clips its gradient by its global norm,
+    where thinc clips each array by itself; gradients of other pipes are not clipped.
+
+    Attributes:
+        max_gradient_norm: See `__init__`.
     """
 
-    def __init__(self, learn_rate: Any, *, max_gradient_norm: float | None, **settings: Any) -> None:
-        super().__init__(learn_rate, grad_clip=0.0, use_averages=False, **settings)
+    def __init__(
+        self,
+        learn_rate: Any,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+        max_gradient_norm: float | None = 1.0,
+    ) -> None:
+        """Make an optimizer with moments of 0.
+
+        Args:
+            learn_rate: A number or a schedule.
+            beta1: The decay of the first moment.
+            beta2: The decay of the second moment.
+            eps: ε.
+            weight_decay: The share of a weight that a step at a rate of 1 takes away.
+            max_gradient_norm: What the gradient of a `pel_linker` is clipped to, over all its parameters; None: no
+                clipping.
+
+        Raises:
+            PelError: max_gradient_norm is not more than 0.
+        """
+        if max_gradient_norm is not None and max_gradient_norm <= 0:
+            raise PelError(
+                f"[training.optimizer]: max_gradient_norm = {max_gradient_norm} is no norm; make it more than 0, or "
+                "null for no clipping."
+            )
+        super().__init__(
+            learn_rate, L2=weight_decay, beta1=beta1, beta2=beta2, eps=eps, grad_clip=0.0, use_averages=False
+        )
         self.max_gradient_norm = max_gradient_norm
         self._of: dict[tuple[int, str], torch.optim.AdamW] = {}  # each has one array of weights and its moments
 
     def __call__(self, key: tuple[int, str], weights: Any, gradient: Any, *, lr_scale: float = 1.0) -> tuple[Any, Any]:
-        """Update `weights` and set `gradient` to zero, both in place. RETURNS: the two."""
+        """Update `weights` and set `gradient` to zero, both in place, and return the two."""
         xp = get_array_module(weights)
         own, slope = xp.ascontiguousarray(weights), xp.ascontiguousarray(gradient)  # the fused step goes by no strides
         known = self._of.get(key)
@@ -41,31 +72,23 @@ class AdamW(Optimizer):
         return weights, gradient
 
     def _new(self, weights: torch.Tensor) -> torch.optim.AdamW:
-        """For one array, with moments of 0."""
+        """Make the optimizer of one array, with moments of 0."""
         decay = self.L2 if weights.ndim > 1 else 0.0
         only = [torch.nn.Parameter(weights)]
         return torch.optim.AdamW(only, betas=(self.b1, self.b2), eps=self.eps, weight_decay=decay, fused=True)
 
 
-def make_adamw(
-    learn_rate: Any,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-6,
-    weight_decay: float = 0.01,
-    max_gradient_norm: float | None = 1.0,
-) -> AdamW:
-    """`spacy_pel.AdamW.v1`: see `AdamW`. learn_rate: a number or a schedule."""
-    if max_gradient_norm is not None and max_gradient_norm <= 0:
-        raise PelError(
-            f"[training.optimizer]: max_gradient_norm = {max_gradient_norm} is no norm; make it more than 0, or null "
-            "for no clipping."
-        )
-    return AdamW(learn_rate, beta1=beta1, beta2=beta2, eps=eps, L2=weight_decay, max_gradient_norm=max_gradient_norm)
-
-
 def make_warmup_linear(initial_rate: float, total_steps: int, warmup_share: float = 0.1) -> Iterable[float]:
-    """`spacy_pel.warmup_linear.v1`: thinc's `warmup_linear.v1`, its warm-up given as a share of `total_steps`."""
+    """Make thinc's `warmup_linear.v1`, its warm-up given as a share of `total_steps`.
+
+    Args:
+        initial_rate: The highest rate, at the end of the warm-up.
+        total_steps: The step at which the rate is 0.
+        warmup_share: The share of the steps in which the rate rises.
+
+    Raises:
+        PelError: total_steps is under 1, or warmup_share is no share.
+    """
     if total_steps < 1 or not 0 <= warmup_share <= 1:
         raise PelError(
             f"[training.optimizer.learn_rate]: total_steps = {total_steps} must be at least 1 (0 would mean a rate of "

@@ -16,13 +16,12 @@ from thinc.api import Model, to_numpy
 from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.gold import GoldMention, with_successors
-from ..models.bi_encoder import row_builder
+from ..models.bi_encoder import row_builder, score_of
+from ..models.encoder import tower_module
 from ..models.token_rows import TokenRows
-from ..models.tower import tower_module
 from ..search.live import LiveIndex
-from .layouts import LAYOUTS, Candidates
+from .layouts import LAYOUTS, TrainingBatch
 from .masking import with_masked_names
-from .memory import keep_freed_memory
 from .objective import Objective, backpropagate
 
 MOST_ROWS = 200_000  # of mentions that are kept; names of a KB, and passages, seldom come again
@@ -53,7 +52,6 @@ class TrainingSession:
         self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
         self._same_concepts = self._read_same_concepts()
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
-        keep_freed_memory()
         for tower in model.layers:  # what a training before this one has left
             tower_module(tower).zero_grad()
 
@@ -91,19 +89,26 @@ class TrainingSession:
             objective.loss.logit_scale,
         )
         gold = np.array([self._rng.choice(own) for own in correct])
-        candidates = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
-        entity_rows = self._candidate_rows(candidates, gold, [mentions[i].span.text for i in used])
+        batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
+        entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
         loss = backpropagate(
-            entity_tower, vectors, backprop, candidates, entity_rows, objective.loss, objective.adversarial
+            entity_tower,
+            vectors,
+            backprop,
+            batch,
+            entity_rows,
+            score_of(self.model),
+            objective.loss,
+            objective.adversarial,
         )
         self._n_mentions += len(used)
         self._loss += loss
         return loss / len(used)
 
-    def _candidate_rows(self, candidates: Candidates, gold: np.ndarray, forms: Sequence[str]) -> TokenRows:
-        """The token rows of `candidates`; of a share of the `gold` (m,), without the names that are `forms` (m)."""
-        rows = self.live.token_rows.take(candidates.rows)
+    def _candidate_rows(self, batch: TrainingBatch, gold: np.ndarray, forms: Sequence[str]) -> TokenRows:
+        """The token rows of `batch`; of a share of the `gold` (m,), without the names that are `forms` (m)."""
+        rows = self.live.token_rows.take(batch.entity_places)
         if not self.objective.mask_names:  # nothing is drawn either, so that other draws stay as they were
             return rows
         masked = (self._rng.random(len(gold)) < self.objective.mask_names).nonzero()[0]
@@ -111,7 +116,7 @@ class TrainingSession:
             return rows
         entities = [self.kb[id_] for id_ in self.kb.ids(self.live.rows[gold[masked]]).tolist()]
         builder = row_builder(self.model)
-        return with_masked_names(rows, candidates.gold[masked], entities, [forms[i] for i in masked], builder)
+        return with_masked_names(rows, batch.gold[masked], entities, [forms[i] for i in masked], builder)
 
     def finish_gradients(self, max_norm: float | None) -> bool:
         """Make of the gradients that have been accumulated those of the mean loss over all their mentions, in however

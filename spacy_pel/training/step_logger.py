@@ -1,7 +1,10 @@
 """`spacy_pel.StepLogger.v1`: spaCy's console logger, and one line of JSON for every step."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -12,18 +15,27 @@ from spacy.language import Language
 from spacy.training.loggers import console_logger
 
 
-def make_step_logger(path: Path, progress_bar: bool = True) -> Callable:
-    """A logger for `[training.logger]`: writes `{"pipe", "step", "seconds", "loss", "gradient_norm"}` of every
-    update of every linker to the file at `path`, one a line, beside what `spacy.ConsoleLogger.v1` prints.
+@dataclass(frozen=True)
+class StepLogger:
+    """A logger for `[training.logger]`: prints what `spacy.ConsoleLogger.v1` does, and logs every update to a file.
 
-    seconds: since training began, with all that came between. loss, gradient_norm: see `PelLinker.latest_update`.
+    A line is the JSON object `{"pipe", "step", "seconds", "loss", "gradient_norm"}`: a linker, the number of the step,
+    the seconds since training began, with all that came between, and what `PelLinker.latest_update` has.
+
+    Attributes:
+        path: The file.
+        progress_bar: Show one.
     """
-    console = console_logger(progress_bar=progress_bar)
 
-    def setup(nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr) -> tuple[Callable, Callable]:
-        log_to_console, finish_console = console(nlp, stdout, stderr)
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115 - `finish` closes it
+    path: Path
+    progress_bar: bool = True
+
+    def __call__(self, nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr) -> tuple[Callable, Callable]:
+        """Open the file. Return what logs a step and what closes the file, as spaCy wants them."""
+        log_to_console, finish_console = console_logger(progress_bar=self.progress_bar)(nlp, stdout, stderr)
+        path = Path(self.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w", encoding="utf-8")
         start, steps = perf_counter(), count()
 
         def log_step(info: dict[str, Any] | None) -> None:
@@ -39,5 +51,3 @@ def make_step_logger(path: Path, progress_bar: bool = True) -> Callable:
             finish_console()
 
         return log_step, finish
-
-    return setup

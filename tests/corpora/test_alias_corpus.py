@@ -175,7 +175,7 @@ def test_what_is_refused(kb, tmp_path):
         with pytest.raises(PelError, match=rf'{key} .* make it \["She has {{name}}\."\]'):
             AliasCorpus(kb.path, **{key: "She has {name}."})
     for setting in ({"ratio": -1}, {"first": -1}):
-        with pytest.raises(PelError, match="under 0"):
+        with pytest.raises(PelError, match="both must be 0 or more"):
             MixedCorpus(lambda nlp: [], lambda nlp: [], **setting)
     with pytest.raises(PelError, match="nowhere"):
         list(AliasCorpus(tmp_path / "nowhere")(NLP))

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import spacy
 import torch
 from safetensors.torch import load_file
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import fingerprint, load, make_bi_encoder, row_builder, save, set_encoder
-from spacy_pel.models.encoder_loader import load_hf_encoder, make_hf_encoder
-from spacy_pel.models.tower import tower_module
+from spacy_pel.models.bi_encoder import (
+    UNREADABLE,
+    encode_entities,
+    encode_entity_rows,
+    encode_spans,
+    make_bi_encoder,
+    row_builder,
+    set_encoder,
+    stream_entities,
+    vector_size,
+)
+from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.storage import fingerprint, load, save
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +34,7 @@ def encoder(tmp_path_factory):
 def build(encoder, **settings):
     torch.manual_seed(0)
     model = make_bi_encoder(**{"mention_length": 32, "entity_length": 32, "precision": "fp32"} | settings)
-    set_encoder(model, load_hf_encoder(str(encoder), None, 0.0))
+    set_encoder(model, HFEncoder(str(encoder), dropout=0.0)())
     return model
 
 
@@ -100,11 +112,11 @@ def test_without_weights_the_error_says_how_to_get_some():
 def test_an_encoder_that_cannot_be_loaded_is_named(name, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(PelError, match=rf"no encoder can be loaded from '{name}'"):
-        make_hf_encoder(name)()
+        HFEncoder(name)()
 
 
 def test_dropout_is_set_by_the_loader(encoder):
-    config = make_hf_encoder(str(encoder), dropout=0.25)().transformer.config
+    config = HFEncoder(str(encoder), dropout=0.25)().transformer.config
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.25
 
 
@@ -114,3 +126,30 @@ def test_training_updates_both_towers(encoder, tmp_path):
     nlp.update(examples, sgd=optimizer)
     for old, tower in zip(before, linker.model.layers):
         assert any((a != b).any() for a, b in zip(old, tower_module(tower).parameters()))
+
+
+def test_spans_go_in_and_the_vectors_of_the_distinct_ones_come_out(encoder):
+    """One vector for each row and text; a span without a word piece has none."""
+    model = build(encoder, context=0)
+    nlp = spacy.blank("en")
+    doc = nlp("aspirin and lithium , aspirin \u200b")
+    other = nlp("ASPIRIN")
+    spans = [doc[0:1], doc[2:3], doc[4:5], doc[5:6], other[0:1]]
+    vectors, places = encode_spans(model, spans)
+    assert places.tolist() == [0, 1, 0, UNREADABLE, 2]  # the text of the last is another, though its row is the first's
+    assert vectors.shape == (3, 32) and vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    alone = np.concatenate([encode_spans(model, [span])[0] for span in (spans[0], spans[1], spans[4])])
+    np.testing.assert_allclose(vectors, alone, atol=1e-5)
+    vectors, places = encode_spans(model, [])
+    assert len(vectors) == len(places) == 0
+
+
+def test_records_go_in_and_vectors_come_out(encoder):
+    model = build(encoder)
+    vectors = encode_entities(model, ENTITIES)
+    rows = row_builder(model).entities(ENTITIES)
+    np.testing.assert_array_equal(vectors, encode_entity_rows(model, rows))
+    streamed = list(stream_entities(model, iter(ENTITIES), len(ENTITIES), progress=False))
+    np.testing.assert_array_equal(np.concatenate(streamed), vectors)
+    assert vector_size(model) == vectors.shape[1] == 32

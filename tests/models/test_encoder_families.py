@@ -9,7 +9,8 @@ import transformers
 from tiny import ENTITIES, make_examples, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entities, load, row_builder, save
+from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
+from spacy_pel.models.storage import load, save
 
 FAMILIES = {
     "Roberta": {"intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32},
@@ -40,11 +41,11 @@ def test_a_whole_round(family, tmp_path):
     nlp, linker, _, optimizer = make_pipeline(encoder, make_kb(tmp_path / "kb"), dropout=0.1)
     assert nlp.update(make_examples(nlp), sgd=optimizer)["pel_linker"] > 0
     rows = row_builder(linker.model).entities(ENTITIES)
-    vectors = encode_entities(linker.model, rows)
-    alone = np.concatenate([encode_entities(linker.model, rows.take([i])) for i in range(len(rows))])
+    vectors = encode_entity_rows(linker.model, rows)
+    alone = np.concatenate([encode_entity_rows(linker.model, rows.take([i])) for i in range(len(rows))])
     np.testing.assert_allclose(vectors, alone, atol=1e-5)
     save(linker.model, tmp_path / "model")
-    np.testing.assert_array_equal(encode_entities(load(tmp_path / "model", "fp32"), rows), vectors)
+    np.testing.assert_array_equal(encode_entity_rows(load(tmp_path / "model", "fp32"), rows), vectors)
 
 
 def test_positions_that_roberta_keeps_for_padding_do_not_count(tmp_path):

@@ -8,8 +8,9 @@ import torch
 from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entities, encode_mentions, fingerprint, load, row_builder, save
-from spacy_pel.models.tower import tower_module
+from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, row_builder
+from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.storage import fingerprint, load, save
 
 
 def make(folder, pooling):
@@ -36,8 +37,8 @@ def test_the_vector_is_the_mean_over_those_tokens(tmp_path, pooling):
     mentions = row_builder(model).mentions([ent for doc in make_docs(nlp) for ent in doc.ents])
     entities = row_builder(model).entities(ENTITIES)
     for tower, rows, encode in (
-        ("mention_tower", mentions, encode_mentions),
-        ("entity_tower", entities, encode_entities),
+        ("mention_tower", mentions, encode_mention_rows),
+        ("entity_tower", entities, encode_entity_rows),
     ):
         for i, vector in enumerate(encode(model, rows)):
             hidden = states(model, tower, rows[i])
@@ -57,7 +58,7 @@ def test_it_learns_and_is_read_back(tmp_path, pooling):
     save(linker.model, tmp_path / "model")
     again = load(tmp_path / "model", "fp32")
     assert again.attrs["settings"]["pooling"] == pooling
-    np.testing.assert_array_equal(encode_mentions(again, rows), encode_mentions(linker.model, rows))
+    np.testing.assert_array_equal(encode_mention_rows(again, rows), encode_mention_rows(linker.model, rows))
 
 
 def test_a_kb_fits_where_its_vectors_are_the_same(tmp_path):

@@ -9,16 +9,17 @@ from thinc.api import xp2torch
 from tiny import make_kb, make_pipeline, write_encoder
 
 from spacy_pel.models.bi_encoder import row_builder
-from spacy_pel.models.tower import token_batches, tower_module
-from spacy_pel.training.adversarial import make_fgsm
+from spacy_pel.models.encoder import token_batches, tower_module
+from spacy_pel.models.scoring.dual import Dual
+from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.layouts import per_mention, shared
-from spacy_pel.training.losses import make_cross_entropy_loss, make_proxy_loss
-from spacy_pel.training.negatives import Negatives
+from spacy_pel.training.losses import CrossEntropyLoss, ProxyLoss
+from spacy_pel.training.negatives import DrawnNegatives
 from spacy_pel.training.objective import backpropagate, loss_and_gradients
 
 GOLD = np.array([0, 3, 4])
 CORRECT = [[0], [3], [4, 5]]
-NEGATIVES = Negatives(np.array([[1, 2, 3], [0, 4, 6], [7, 8, 0]]))
+NEGATIVES = DrawnNegatives(np.array([[1, 2, 3], [0, 4, 6], [7, 8, 0]]))
 
 
 @pytest.fixture
@@ -38,21 +39,21 @@ def clean_step(model, kb, candidates, loss):
     rows = row_builder(model).entities(kb.entities())
     mentions = np.random.default_rng(0).normal(size=(3, 32))
     mentions /= np.linalg.norm(mentions, axis=1, keepdims=True)
-    entity_rows = rows.take(candidates.rows)
+    entity_rows = rows.take(candidates.entity_places)
     entities, backprop = entity_tower.begin_update(entity_rows)
     assert entities.dtype == np.float64
-    _, _, d_entities = loss_and_gradients(mentions, entities, candidates, loss)
+    _, _, d_entities = loss_and_gradients(mentions, entities, candidates, Dual(), loss)
     return mentions, entity_tower, entity_rows, backprop(d_entities)
 
 
-@pytest.mark.parametrize("loss", [make_proxy_loss(), make_proxy_loss(alpha=4.0, margin=0.1), make_cross_entropy_loss()])
+@pytest.mark.parametrize("loss", [ProxyLoss(), ProxyLoss(alpha=4.0, margin=0.1), CrossEntropyLoss()])
 def test_per_mention_step_is_equations_6_and_7(double_model, loss):
     model, kb = double_model
     candidates = per_mention(GOLD, CORRECT, NEGATIVES)
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
-    fgsm = make_fgsm(epsilon=0.01)
+    fgsm = FGSM(epsilon=0.01)
     module = tower_module(tower).eval()
-    width = 1 + NEGATIVES.rows.shape[1]
+    width = 1 + NEGATIVES.places.shape[1]
     checked = 0
     for gradient, (indices, batch) in zip(gradients, token_batches(tower, rows)):
         step = fgsm.step(gradient, batch.mask)
@@ -72,11 +73,11 @@ def test_per_mention_step_is_equations_6_and_7(double_model, loss):
 
 def test_the_step_raises_the_loss(double_model):
     model, kb = double_model
-    candidates, loss, fgsm = per_mention(GOLD, CORRECT, NEGATIVES), make_proxy_loss(), make_fgsm(epsilon=0.001)
+    candidates, loss, fgsm = per_mention(GOLD, CORRECT, NEGATIVES), ProxyLoss(), FGSM(epsilon=0.001)
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
     steps = [fgsm.step(g, batch.mask) for g, (_, batch) in zip(gradients, token_batches(tower, rows))]
-    clean, _, _ = loss_and_gradients(mentions, tower.predict(rows), candidates, loss)
-    adversarial, _, _ = loss_and_gradients(mentions, tower.predict(rows.with_steps(steps)), candidates, loss)
+    clean, _, _ = loss_and_gradients(mentions, tower.predict(rows), candidates, Dual(), loss)
+    adversarial, _, _ = loss_and_gradients(mentions, tower.predict(rows.with_steps(steps)), candidates, Dual(), loss)
     assert adversarial > clean
 
 
@@ -84,14 +85,14 @@ def test_the_step_raises_the_loss(double_model):
 def test_gradients_of_both_passes_add_up(double_model, layout):
     """dL/d(mention vectors) of `backpropagate` is that of L(m, P) + λ L(m, P_adv), and so is the loss it returns."""
     model, kb = double_model
-    candidates, loss = layout(GOLD, CORRECT, NEGATIVES), make_proxy_loss(alpha=4.0)
+    candidates, loss = layout(GOLD, CORRECT, NEGATIVES), ProxyLoss(alpha=4.0)
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
-    fgsm = make_fgsm(epsilon=0.01, weight=0.5)
+    fgsm = FGSM(epsilon=0.01, weight=0.5)
     steps = [fgsm.step(g, batch.mask) for g, (_, batch) in zip(gradients, token_batches(tower, rows))]
-    clean, d_clean, _ = loss_and_gradients(mentions, tower.predict(rows), candidates, loss)
-    extra, d_extra, _ = loss_and_gradients(mentions, tower.predict(rows.with_steps(steps)), candidates, loss)
+    clean, d_clean, _ = loss_and_gradients(mentions, tower.predict(rows), candidates, Dual(), loss)
+    extra, d_extra, _ = loss_and_gradients(mentions, tower.predict(rows.with_steps(steps)), candidates, Dual(), loss)
     received = []
-    value = backpropagate(tower, mentions, received.append, candidates, rows, loss, fgsm)
+    value = backpropagate(tower, mentions, received.append, candidates, rows, Dual(), loss, fgsm)
     assert value == pytest.approx(clean + 0.5 * extra, rel=1e-9)
     np.testing.assert_allclose(received[0], d_clean + 0.5 * d_extra, rtol=1e-9)
 
@@ -107,7 +108,7 @@ def test_in_float32_the_step_of_a_well_separated_pair_under_cross_entropy_is_not
     rows = row_builder(linker.model).entities(linker.kb.entities()).take([0, 1])
     entities, backprop = tower.begin_update(rows)
     mentions = 1000 * (entities[:1] - entities[1:])  # far on the side of the gold entity
-    candidates = per_mention(np.array([0]), [[0]], Negatives(np.array([[1]])))
-    _, _, d_entities = loss_and_gradients(mentions, entities, candidates, linker.objective.loss)
+    candidates = per_mention(np.array([0]), [[0]], DrawnNegatives(np.array([[1]])))
+    _, _, d_entities = loss_and_gradients(mentions, entities, candidates, Dual(), linker.objective.loss)
     for gradient, (_, batch) in zip(backprop(d_entities), token_batches(tower, rows)):
-        assert (np.abs(make_fgsm().step(gradient, batch.mask)[batch.mask]) > 0).mean() > 0.99
+        assert (np.abs(FGSM().step(gradient, batch.mask)[batch.mask]) > 0).mean() > 0.99

@@ -10,7 +10,7 @@ from spacy.util import registry
 
 from spacy_pel.errors import PelError
 from spacy_pel.mentions.gold import GOLD_GROUP
-from spacy_pel.training.batching import batch_by_mentions
+from spacy_pel.training.batching import BatchByMentions
 
 NLP = spacy.blank("en")
 
@@ -36,11 +36,11 @@ def sizes(batches):
     ],
 )
 def test_batches(counts, expected):
-    assert sizes(batch_by_mentions(map(make_example, counts), size=4)) == expected
+    assert sizes(BatchByMentions(4)(map(make_example, counts))) == expected
 
 
 def test_oversize_examples_can_be_left_out():
-    assert sizes(batch_by_mentions(map(make_example, [1, 5, 4]), size=4, discard_oversize=True)) == [[1], [4]]
+    assert sizes(BatchByMentions(4, discard_oversize=True)(map(make_example, [1, 5, 4]))) == [[1], [4]]
 
 
 def test_the_registered_batcher_pickles_and_refuses_an_empty_batch():

@@ -7,14 +7,7 @@ import math
 import pytest
 import torch
 
-from spacy_pel.training.losses import (
-    cross_entropy_loss,
-    make_cross_entropy_loss,
-    make_proxy_loss,
-    nce_loss,
-    proxy_loss,
-    score_gradient,
-)
+from spacy_pel.training.losses import CrossEntropyLoss, NCELoss, ProxyLoss, score_gradient
 
 SCORES = [[0.9, 0.1, -0.3, 0.4], [0.2, 0.25, 0.5, -1.0]]
 POSITIVES = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
@@ -28,7 +21,7 @@ def scores(dtype=torch.float64):
 @pytest.mark.parametrize(("alpha", "margin"), [(32.0, 0.0), (32.0, 0.1), (4.0, 0.05), (1.0, -0.2)])
 def test_proxy_loss_is_equation_3_and_its_gradient_equation_4(alpha, margin):
     s = scores()
-    loss = proxy_loss(s, POSITIVES, NEGATIVES, alpha, margin)
+    loss = ProxyLoss(alpha, margin)(s, POSITIVES, NEGATIVES)
     loss.sum().backward()
     for i, row in enumerate(SCORES):
         own = next(x for x, used in zip(row, POSITIVES[i]) if used)
@@ -49,7 +42,7 @@ def test_proxy_loss_is_equation_3_and_its_gradient_equation_4(alpha, margin):
 
 def test_cross_entropy_is_the_softmax_over_gold_and_negatives():
     s = scores()
-    loss = cross_entropy_loss(s, POSITIVES, NEGATIVES)
+    loss = CrossEntropyLoss()(s, POSITIVES, NEGATIVES)
     loss.sum().backward()
     for i, row in enumerate(SCORES):
         used = [j for j in range(4) if POSITIVES[i, j] or NEGATIVES[i, j]]
@@ -61,7 +54,7 @@ def test_cross_entropy_is_the_softmax_over_gold_and_negatives():
             assert s.grad[i, j].item() == pytest.approx(p - (j == gold), rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("loss", [make_proxy_loss(), make_cross_entropy_loss()])
+@pytest.mark.parametrize("loss", [ProxyLoss(), CrossEntropyLoss()])
 def test_without_negatives_the_positive_term_is_left_and_gradients_are_finite(loss):
     s = scores(torch.float32)
     value = loss(s, POSITIVES, torch.zeros_like(NEGATIVES))
@@ -72,11 +65,11 @@ def test_without_negatives_the_positive_term_is_left_and_gradients_are_finite(lo
 
 def test_without_a_positive_the_proxy_loss_keeps_its_negative_term():
     s = scores()
-    value = proxy_loss(s, torch.zeros_like(POSITIVES), NEGATIVES, 2.0, 0.0)
+    value = ProxyLoss(2.0, 0.0)(s, torch.zeros_like(POSITIVES), NEGATIVES)
     assert value[0].item() == pytest.approx(math.log(1 + math.exp(0.2) + math.exp(-0.6)))
 
 
-@pytest.mark.parametrize("loss", [make_proxy_loss(), make_cross_entropy_loss()])
+@pytest.mark.parametrize("loss", [ProxyLoss(), CrossEntropyLoss()])
 def test_large_scores_stay_finite(loss):
     s = torch.tensor([[80.0, -90.0, 70.0]], requires_grad=True)
     positives = torch.tensor([[True, False, False]])
@@ -89,7 +82,7 @@ def test_score_gradient_keeps_the_sign_where_float32_has_lost_it():
     s = torch.tensor([[90.0, -90.0, 3.0]], requires_grad=True)
     positives = torch.tensor([[True, False, False]])
     negatives = torch.tensor([[False, True, False]])
-    loss = cross_entropy_loss(s, positives, negatives).sum()
+    loss = CrossEntropyLoss()(s, positives, negatives).sum()
     assert torch.autograd.grad(loss, s, retain_graph=True)[0].abs().sum() == 0
     gradient = score_gradient(loss, s, positives, negatives)
     assert gradient.sign().tolist() == [[-1, 1, 0]]
@@ -97,7 +90,7 @@ def test_score_gradient_keeps_the_sign_where_float32_has_lost_it():
 
 def test_score_gradient_is_the_gradient_elsewhere():
     s = scores()
-    loss = proxy_loss(s, POSITIVES, NEGATIVES, 4.0, 0.0).sum()
+    loss = ProxyLoss(4.0, 0.0)(s, POSITIVES, NEGATIVES).sum()
     expected = torch.autograd.grad(loss, s, retain_graph=True)[0]
     torch.testing.assert_close(score_gradient(loss, s, POSITIVES, NEGATIVES), expected)
 
@@ -105,7 +98,7 @@ def test_score_gradient_is_the_gradient_elsewhere():
 def test_nce_takes_the_probability_of_every_draw_from_its_score():
     s = scores()
     log_q = torch.tensor([[9.0, -1.0, -2.0, 9.0], [-3.0, -0.5, 9.0, -1.5]], dtype=torch.float64)
-    loss = nce_loss(s, POSITIVES, NEGATIVES, log_q)
+    loss = NCELoss()(s, POSITIVES, NEGATIVES, log_q)
     loss.sum().backward()
     for i, row in enumerate(SCORES):
         drawn = [j for j in range(4) if NEGATIVES[i, j]]
@@ -128,12 +121,12 @@ def test_nce_over_uniform_draws_estimates_the_softmax_over_the_whole_kb():
     positives = torch.zeros_like(s, dtype=torch.bool)
     positives[:, 0] = True
     log_q = torch.full_like(s, -math.log(1000))
-    assert nce_loss(s, positives, ~positives, log_q).mean().item() == pytest.approx(exact.item(), abs=0.02)
-    assert cross_entropy_loss(s, positives, ~positives).mean() < exact - 1
+    assert NCELoss()(s, positives, ~positives, log_q).mean().item() == pytest.approx(exact.item(), abs=0.02)
+    assert CrossEntropyLoss()(s, positives, ~positives).mean() < exact - 1
 
 
 def test_nce_without_negatives_or_without_a_positive_is_0():
     s, none, log_q = scores(), torch.zeros_like(POSITIVES), torch.zeros(2, 4)
-    value = nce_loss(s, POSITIVES, none, log_q) + nce_loss(s, none, NEGATIVES, log_q)
+    value = NCELoss()(s, POSITIVES, none, log_q) + NCELoss()(s, none, NEGATIVES, log_q)
     value.sum().backward()
     assert (value == 0).all() and (s.grad == 0).all()

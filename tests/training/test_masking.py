@@ -12,7 +12,7 @@ from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.token_rows import TokenRows
 from spacy_pel.training.layouts import per_mention, shared
 from spacy_pel.training.masking import with_masked_names, without_name
-from spacy_pel.training.negatives import Negatives
+from spacy_pel.training.negatives import DrawnNegatives
 
 SKIN = Entity("D1", "Skin Disease", ("Disease, Skin", "Dermatosis"), ("Disease",), "Of the skin.")
 
@@ -52,8 +52,8 @@ def test_the_rows_of_the_masked_ones_are_made_anew(tmp_path):
 @pytest.mark.parametrize("layout", [shared, per_mention])
 def test_the_layouts_say_where_the_gold_is(layout):
     gold = np.array([4, 9, 4])
-    candidates = layout(gold, [[4], [9], [4]], Negatives(np.array([[9, 7], [5, 7], [1, 2]])))
-    assert candidates.rows[candidates.gold].tolist() == gold.tolist()
+    candidates = layout(gold, [[4], [9], [4]], DrawnNegatives(np.array([[9, 7], [5, 7], [1, 2]])))
+    assert candidates.entity_places[candidates.gold].tolist() == gold.tolist()
 
 
 def test_a_share_of_the_mentions(tmp_path):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
 import pytest
+import spacy
+from spacy.util import registry
+from tiny import make_kb, make_pipeline, write_encoder
 
-from spacy_pel.training.memory import keep_freed_memory
+from spacy_pel.training.memory import KeepFreedMemory, keep_freed_memory
 
 AGAIN = """
 import resource
@@ -44,3 +48,24 @@ def test_another_system_is_left_as_it_is(monkeypatch):
 def test_a_c_library_without_the_setting_is_left_as_it_is(monkeypatch):
     monkeypatch.setattr("ctypes.CDLL", lambda name: object())
     assert not keep_freed_memory()
+
+
+@pytest.mark.parametrize(("kept", "said"), [(True, "malloc keeps freed memory"), (False, "malloc is left as it is")])
+def test_the_callback_says_what_it_did(monkeypatch, caplog, kept, said):
+    monkeypatch.setattr("spacy_pel.training.memory.keep_freed_memory", lambda: kept)
+    nlp = spacy.blank("en")
+    with caplog.at_level("INFO", logger="spacy"):
+        monkeypatch.setattr(logging.getLogger("spacy"), "propagate", True)
+        assert KeepFreedMemory()(nlp) is nlp
+    assert said in caplog.text
+
+
+def test_training_without_the_callback_leaves_malloc_alone(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("spacy_pel.training.memory.keep_freed_memory", lambda: asked.append(True))
+    nlp, _, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    nlp.update(examples, sgd=optimizer)
+    assert not asked
+    nlp.config["initialize"]["before_init"] = {"@callbacks": "spacy_pel.keep_freed_memory.v1"}
+    before_init = registry.resolve(nlp.config.interpolate()["initialize"])["before_init"]
+    assert before_init(nlp) is nlp and asked == [True]

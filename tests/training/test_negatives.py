@@ -7,7 +7,7 @@ import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.index.vectors import VectorIndex
-from spacy_pel.training.negatives import NONE, make_hard_negatives, make_mixed_negatives, make_random_negatives
+from spacy_pel.training.negatives import NONE, HardNegatives, MixedNegatives, RandomNegatives
 
 N_ENTITIES = 200
 
@@ -25,11 +25,11 @@ def index(vectors):
 
 CORRECT = [[3], [7, 8, 9], [0], [199, 5]]
 SAMPLERS = [
-    make_random_negatives(12),
-    make_hard_negatives(12),
-    make_hard_negatives(12, draw="sample", pool=50),
-    make_mixed_negatives(12, p=50),
-    make_mixed_negatives(12, p=25, draw="sample"),
+    RandomNegatives(12),
+    HardNegatives(12),
+    HardNegatives(12, draw="sample", pool=50),
+    MixedNegatives(12, p=50),
+    MixedNegatives(12, p=25, draw="sample"),
 ]
 
 
@@ -37,7 +37,7 @@ SAMPLERS = [
 def test_never_a_correct_entity_none_twice_and_seeded(sampler, vectors, index):
     queries = vectors[[own[0] for own in CORRECT]]  # each mention lies on its gold entity: the nearest of all
     first, again, other = (
-        sampler.sample(np.random.default_rng(seed), CORRECT, N_ENTITIES, queries, index, 32.0).rows
+        sampler.sample(np.random.default_rng(seed), CORRECT, N_ENTITIES, queries, index, 32.0).places
         for seed in (1, 1, 2)
     )
     assert first.shape == (4, 12)
@@ -49,7 +49,7 @@ def test_never_a_correct_entity_none_twice_and_seeded(sampler, vectors, index):
 
 def test_top_hard_negatives_are_the_best_wrong_entities(vectors, index):
     queries = np.random.default_rng(5).normal(size=(4, 16)).astype("float32")
-    found = make_hard_negatives(5).sample(np.random.default_rng(0), CORRECT, N_ENTITIES, queries, index).rows
+    found = HardNegatives(5).sample(np.random.default_rng(0), CORRECT, N_ENTITIES, queries, index).places
     scores = queries @ vectors.T
     for i, own in enumerate(CORRECT):
         order = [row for row in np.argsort(-scores[i]) if row not in own]
@@ -58,8 +58,8 @@ def test_top_hard_negatives_are_the_best_wrong_entities(vectors, index):
 
 def test_mixed_takes_its_share_of_hard_ones_first(vectors, index):
     queries = vectors[[own[0] for own in CORRECT]]
-    hard = make_hard_negatives(6).sample(np.random.default_rng(0), CORRECT, N_ENTITIES, queries, index).rows
-    mixed = make_mixed_negatives(12, p=50).sample(np.random.default_rng(0), CORRECT, N_ENTITIES, queries, index).rows
+    hard = HardNegatives(6).sample(np.random.default_rng(0), CORRECT, N_ENTITIES, queries, index).places
+    mixed = MixedNegatives(12, p=50).sample(np.random.default_rng(0), CORRECT, N_ENTITIES, queries, index).places
     assert (mixed[:, :6] == hard).all()
 
 
@@ -67,8 +67,8 @@ def test_sampled_hard_negatives_follow_the_softmax_of_the_training_logits():
     angles = np.array([0.0, 0.3, 0.6, 0.9, 1.2])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype("float32")
     index, query = VectorIndex.build(vectors), np.array([[1.0, 0.0]], dtype="float32")
-    sampler, rng, scale = make_hard_negatives(1, draw="sample", pool=5), np.random.default_rng(0), 4.0
-    drawn = np.concatenate([sampler.sample(rng, [[0]], 5, query, index, scale).rows[0] for _ in range(4000)])
+    sampler, rng, scale = HardNegatives(1, draw="sample", pool=5), np.random.default_rng(0), 4.0
+    drawn = np.concatenate([sampler.sample(rng, [[0]], 5, query, index, scale).places[0] for _ in range(4000)])
     logits = np.exp(scale * np.cos(angles[1:]))
     shares = np.bincount(drawn, minlength=5)[1:] / 4000
     np.testing.assert_allclose(shares, logits / logits.sum(), atol=0.03)
@@ -76,34 +76,32 @@ def test_sampled_hard_negatives_follow_the_softmax_of_the_training_logits():
 
 def test_random_negatives_are_uniform():
     rng = np.random.default_rng(0)
-    drawn = np.concatenate(
-        [make_random_negatives(5).sample(rng, [[2]], 50, np.zeros((1, 2))).rows[0] for _ in range(4000)]
-    )
+    drawn = np.concatenate([RandomNegatives(5).sample(rng, [[2]], 50, np.zeros((1, 2))).places[0] for _ in range(4000)])
     counts = np.bincount(drawn, minlength=50)
     assert counts[2] == 0
     np.testing.assert_allclose(np.delete(counts, 2) / 20000, 1 / 49, atol=0.005)
 
 
 def test_a_small_kb_gives_what_it_has():
-    rows = make_random_negatives(8).sample(np.random.default_rng(0), [[0], [1, 2]], 4, np.zeros((2, 2))).rows
+    rows = RandomNegatives(8).sample(np.random.default_rng(0), [[0], [1, 2]], 4, np.zeros((2, 2))).places
     assert [sorted(row[row != NONE].tolist()) for row in rows] == [[1, 2, 3], [0, 3]]
 
 
 def test_hard_negatives_of_a_small_kb(vectors):
     index = VectorIndex.build(vectors[:3])
-    rows = make_hard_negatives(8).sample(np.random.default_rng(0), [[0]], 3, vectors[:1], index).rows
+    rows = HardNegatives(8).sample(np.random.default_rng(0), [[0]], 3, vectors[:1], index).places
     assert sorted(rows[rows != NONE].tolist()) == [1, 2]
 
 
 def test_hard_negatives_without_an_index_name_the_config_key():
     with pytest.raises(PelError, match=r"\[training.before_update\]"):
-        make_hard_negatives(2).sample(np.random.default_rng(0), [[0]], 3, np.zeros((1, 2)))
+        HardNegatives(2).sample(np.random.default_rng(0), [[0]], 3, np.zeros((1, 2)))
 
 
 @pytest.mark.parametrize("settings", [{"n": 0}, {"p": 101}, {"p": -1}, {"draw": "best"}, {"draw": "iid", "pool": 3}])
 def test_settings_that_make_no_sense(settings):
     with pytest.raises(PelError, match=r"\[components.pel_linker.negatives\]"):
-        make_mixed_negatives(**settings)
+        MixedNegatives(**settings)
 
 
 @pytest.mark.parametrize("p", [0, 50, 100])
@@ -112,7 +110,7 @@ def test_independent_draws_come_with_their_probability(p):
     angles = np.array([0.0, 0.3, 0.6, 0.9, 1.2])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype("float32")
     index, query = VectorIndex.build(vectors), np.array([[1.0, 0.0]], dtype="float32")
-    sampler, rng, scale = make_mixed_negatives(2, p=p, draw="iid", pool=5), np.random.default_rng(0), 4.0
+    sampler, rng, scale = MixedNegatives(2, p=p, draw="iid", pool=5), np.random.default_rng(0), 4.0
     drawn = [sampler.sample(rng, [[0, 2]], 5, query, index, scale) for _ in range(8000)]
     rows, log_q = (np.concatenate(part).ravel() for part in zip(*drawn, strict=True))
     softmax = np.exp(scale * np.cos(angles)) * [0, 1, 0, 1, 1]
@@ -122,5 +120,5 @@ def test_independent_draws_come_with_their_probability(p):
 
 
 def test_independent_draws_where_every_entity_is_correct():
-    drawn = make_random_negatives(3, replace=True).sample(np.random.default_rng(0), [[0, 1]], 2, np.zeros((1, 2)))
-    assert (drawn.rows == NONE).all() and np.isfinite(drawn.log_q).all()
+    drawn = RandomNegatives(3, replace=True).sample(np.random.default_rng(0), [[0, 1]], 2, np.zeros((1, 2)))
+    assert (drawn.places == NONE).all() and np.isfinite(drawn.log_q).all()

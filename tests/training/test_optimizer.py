@@ -10,11 +10,11 @@ from thinc.api import Adam, Linear
 from tiny import make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.evaluation.scorer import make_link_scorer
-from spacy_pel.models.tower import tower_module
-from spacy_pel.training.adversarial import make_fgsm
-from spacy_pel.training.losses import make_proxy_loss
-from spacy_pel.training.optimizer import make_adamw, make_warmup_linear
+from spacy_pel.evaluation.scorer import LinkScorer
+from spacy_pel.models.encoder import tower_module
+from spacy_pel.training.adversarial import FGSM
+from spacy_pel.training.losses import ProxyLoss
+from spacy_pel.training.optimizer import AdamW, make_warmup_linear
 from spacy_pel.tuning.tuned import Tuned
 
 
@@ -23,7 +23,7 @@ from spacy_pel.tuning.tuned import Tuned
 def test_steps_are_those_of_pytorch(size, decay):
     rng = np.random.default_rng(0)
     matrix, bias = rng.normal(size=(4, 3)).astype("float32"), rng.normal(size=3).astype("float32")
-    ours = make_adamw(0.01, weight_decay=decay)
+    ours = AdamW(0.01, weight_decay=decay)
     theirs = [torch.nn.Parameter(torch.tensor(matrix)), torch.nn.Parameter(torch.tensor(bias))]
     groups = [{"params": theirs[:1], "weight_decay": decay}, {"params": theirs[1:], "weight_decay": 0.0}]
     reference = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-6)
@@ -39,7 +39,7 @@ def test_steps_are_those_of_pytorch(size, decay):
 
 
 def test_biases_do_not_decay():
-    optimizer = make_adamw(0.1, weight_decay=0.5)
+    optimizer = AdamW(0.1, weight_decay=0.5)
     matrix, bias = np.ones((2, 2), dtype="float32"), np.ones(2, dtype="float32")
     optimizer((1, "W"), matrix, np.zeros((2, 2), dtype="float32"))
     optimizer((1, "b"), bias, np.zeros(2, dtype="float32"))
@@ -49,7 +49,7 @@ def test_biases_do_not_decay():
 
 def test_layers_of_thinc_learn_with_it():
     """A pipeline may train other pipes beside the linker, whose weights are numpy arrays that move."""
-    optimizer, layer = make_adamw(0.1, weight_decay=0.0), Linear(1, 3)
+    optimizer, layer = AdamW(0.1, weight_decay=0.0), Linear(1, 3)
     inputs = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     wanted = inputs @ np.array([[1.0], [-2.0], [0.5]], dtype="float32") + 1
     layer.initialize(inputs, wanted)
@@ -69,7 +69,7 @@ def test_arrays_that_are_views(order):
     base = rng.normal(size=(8, 6)).astype("float32")
     views = {"rows": lambda a: a, "columns": lambda a: a.T, "every other": lambda a: a.T[:, ::2]}
     view, plain = views[order](base.copy()), np.ascontiguousarray(views[order](base))
-    ours, theirs = make_adamw(0.1), make_adamw(0.1)
+    ours, theirs = AdamW(0.1), AdamW(0.1)
     for _ in range(3):
         gradient = np.asfortranarray(rng.normal(size=view.shape).astype("float32"))
         ours((1, "W"), view, gradient.copy(order="F"))
@@ -80,7 +80,7 @@ def test_arrays_that_are_views(order):
 
 
 def test_an_array_of_another_size_begins_anew():
-    optimizer, fresh = make_adamw(0.1), make_adamw(0.1)
+    optimizer, fresh = AdamW(0.1), AdamW(0.1)
     optimizer((1, "W"), np.ones((4, 3), dtype="float32"), np.ones((4, 3), dtype="float32"))
     larger, same = np.ones((40, 30), dtype="float32"), np.ones((40, 30), dtype="float32")
     optimizer((1, "W"), larger, np.full((40, 30), 0.5, dtype="float32"))
@@ -91,14 +91,14 @@ def test_an_array_of_another_size_begins_anew():
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: make_adamw(0.1, max_gradient_norm=-1.0), "max_gradient_norm = -1.0"),
-        (lambda: make_adamw(0.1, max_gradient_norm=0.0), "null for no clipping"),
+        (lambda: AdamW(0.1, max_gradient_norm=-1.0), "max_gradient_norm = -1.0"),
+        (lambda: AdamW(0.1, max_gradient_norm=0.0), "null for no clipping"),
         (lambda: make_warmup_linear(0.1, 0), "total_steps = 0"),
         (lambda: make_warmup_linear(0.1, 10, 10), "warmup_share = 10"),
-        (lambda: make_proxy_loss(0.0), "alpha = 0.0"),
-        (lambda: make_fgsm(-0.01), "epsilon = -0.01"),
-        (lambda: make_fgsm(0.01, -1.0), "adversarial = null"),
-        (lambda: make_link_scorer(-1), "kb_sample = -1"),
+        (lambda: ProxyLoss(0.0), "alpha = 0.0"),
+        (lambda: FGSM(-0.01), "epsilon = -0.01"),
+        (lambda: FGSM(0.01, -1.0), "adversarial = null"),
+        (lambda: LinkScorer(-1), "kb_sample = -1"),
     ],
 )
 def test_settings_that_would_teach_nothing(make, named):
@@ -179,7 +179,7 @@ def test_gradients_are_clipped_by_their_norm_over_all_parameters(made):
 
 def test_no_mention_of_the_kb_changes_nothing(made):
     nlp, linker, examples, _ = made
-    optimizer = make_adamw(0.1)
+    optimizer = AdamW(0.1)
     nlp.update(examples, sgd=optimizer)
     before = [p.detach().clone() for p in parameters(linker)]
     linker.tuned = Tuned(nil_threshold=0.5)
@@ -198,4 +198,4 @@ def test_a_gradient_that_is_not_finite(made):
     linker.update(examples)
     next(iter(parameters(linker))).grad.fill_(float("nan"))
     with pytest.raises(PelError, match="not finite: training has diverged"):
-        linker.finish_update(make_adamw(0.1))
+        linker.finish_update(AdamW(0.1))

@@ -13,11 +13,11 @@ from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_enc
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.scorer import score_links
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_entities
-from spacy_pel.models.tower import tower_module
+from spacy_pel.models.bi_encoder import encode_entity_rows
+from spacy_pel.models.encoder import tower_module
 from spacy_pel.search.search import Queries
-from spacy_pel.training.callbacks import make_refresh_negatives
-from spacy_pel.training.layouts import Candidates
+from spacy_pel.training.callbacks import RefreshNegatives
+from spacy_pel.training.layouts import TrainingBatch
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_negatives_are_refreshed_once_an_epoch(pipeline, monkeypatch):
     nlp, linker, _, _ = pipeline
     refreshed = []
     monkeypatch.setattr(linker, "refresh_negatives", lambda: refreshed.append(step))
-    callback = make_refresh_negatives()
+    callback = RefreshNegatives()
     for step, epoch in enumerate([0, 0, 0, 1, 1, 2]):
         callback(nlp, {"step": step, "epoch": epoch})
     assert refreshed == [0, 3, 5]
@@ -42,7 +42,7 @@ def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
     nlp, linker, _, _ = pipeline
     refreshed = []
     monkeypatch.setattr(linker, "refresh_negatives", lambda: refreshed.append(step))
-    callback = make_refresh_negatives(every=3)
+    callback = RefreshNegatives(every=3)
     for step, epoch in enumerate([0, 0, 0, 1, 1, 2, 2, 2]):
         callback(nlp, {"step": step, "epoch": epoch})
     assert refreshed == [0, 3, 6]
@@ -51,7 +51,7 @@ def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
 @pytest.mark.parametrize("every", ["hour", 0])
 def test_another_rhythm_is_refused(every):
     with pytest.raises(PelError, match=f"every is {every!r}"):
-        make_refresh_negatives(every=every)
+        RefreshNegatives(every=every)
 
 
 def test_random_negatives_need_no_pass_over_the_kb(tmp_path):
@@ -75,7 +75,7 @@ def test_scores_are_of_vectors_at_most_one_update_old(pipeline):
     nlp.update(examples, sgd=optimizer)
     second = current_index(live)
     assert second is not first
-    vectors = encode_entities(linker.model, live.token_rows)
+    vectors = encode_entity_rows(linker.model, live.token_rows)
     scores, rows = second.search(vectors, 1)
     assert rows[:, 0].tolist() == list(range(len(linker.kb)))
     np.testing.assert_allclose(scores[:, 0], 1.0, atol=1e-5)
@@ -140,9 +140,9 @@ def test_the_same_concept_under_another_id_is_never_a_negative(tmp_path, monkeyp
     one, other = (linker.kb.rows([id_])[id_] for id_ in ("D009203", "D006333"))
     assert linker.kb.same_concepts().tolist() == [[other, one]]
     seen = []
-    original = Candidates.__init__
+    original = TrainingBatch.__init__
     monkeypatch.setattr(
-        Candidates, "__init__", lambda self, *args, **kw: seen.append(args) or original(self, *args, **kw)
+        TrainingBatch, "__init__", lambda self, *args, **kw: seen.append(args) or original(self, *args, **kw)
     )
     linker.update(examples)
     ((rows, _, positives, negatives, *_),) = seen
@@ -205,12 +205,12 @@ def test_a_search_over_some_rows_encodes_those_alone(pipeline, monkeypatch):
     live = linker.session.live
     encoded = []
     monkeypatch.setattr(
-        "spacy_pel.search.live.encode_entities",
-        lambda model, rows: encoded.append(len(rows)) or encode_entities(model, rows),
+        "spacy_pel.search.live.encode_entity_rows",
+        lambda model, rows: encoded.append(len(rows)) or encode_entity_rows(model, rows),
     )
     some = np.array([2, 5, 11])
     search = live.search_over(some)
-    queries = encode_entities(linker.model, live.token_rows)
+    queries = encode_entity_rows(linker.model, live.token_rows)
     found = search(Queries([""] * 12, queries), 2)
     scores, rows = (np.array([getattr(one, what) for one in found]) for what in ("scores", "rows"))
     assert encoded == [3]

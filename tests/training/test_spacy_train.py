@@ -81,6 +81,9 @@ nel_recall_at_64 = 0.0
 
 [initialize]
 
+[initialize.before_init]
+@callbacks = "spacy_pel.keep_freed_memory.v1"
+
 [initialize.components]
 
 [initialize.components.pel_linker]

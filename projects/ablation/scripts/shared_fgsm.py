@@ -18,12 +18,12 @@ from wasabi import msg
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_mentions, row_builder
-from spacy_pel.models.tower import token_batches, tower_module
+from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder, score_of
+from spacy_pel.models.encoder import token_batches, tower_module
 from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.layouts import shared
-from spacy_pel.training.negatives import make_mixed_negatives
+from spacy_pel.training.negatives import MixedNegatives
 from spacy_pel.training.objective import loss_and_gradients
 from spacy_pel.training.session import Trainer
 
@@ -46,13 +46,15 @@ def main(
     mentions = [m for doc in read_docs(corpus, nlp.vocab) for m in gold_mentions(doc) if set(m.ids) & kb.keys()]
     rng.shuffle(mentions)
     fgsm, loss, found = FGSM(epsilon, 1.0), linker.objective.loss, []
-    sampler = make_mixed_negatives(n)
+    sampler = MixedNegatives(n)
     for batch in tqdm(list(islice(minibatch(mentions, 32), batches)), desc="Batches"):
-        vectors = encode_mentions(linker.model, row_builder(linker.model).mentions([m.span for m in batch]))
+        vectors = encode_mention_rows(linker.model, row_builder(linker.model).mentions([m.span for m in batch]))
         correct = [list(kb.rows(m.ids).values()) for m in batch]
         negatives = sampler.sample(rng, correct, len(kb), vectors, index, loss.logit_scale)
         candidates = shared(np.array([own[0] for own in correct]), correct, negatives)
-        found.append(compare(linker.model, vectors, candidates, trainer.entity_rows.take(candidates.rows), loss, fgsm))
+        found.append(
+            compare(linker.model, vectors, candidates, trainer.entity_rows.take(candidates.entity_places), loss, fgsm)
+        )
     figures = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
     figures["rise by the shared step / by exact steps"] = figures["rise, shared step"] / figures["rise, exact steps"]
     srsly.write_json(output, figures)
@@ -60,11 +62,11 @@ def main(
 
 
 def compare(model: Any, vectors: np.ndarray, candidates: Any, rows: Any, loss: Any, fgsm: FGSM) -> dict[str, float]:
-    tower = model.get_ref("entity_tower")
+    tower, score = model.get_ref("entity_tower"), score_of(model)
     entities, backprop = tower.begin_update(rows)
-    clean, _, d_entities = loss_and_gradients(vectors, entities, candidates, loss)
+    clean, _, d_entities = loss_and_gradients(vectors, entities, candidates, score, loss)
     together = steps(tower, rows, fgsm, backprop(d_entities))
-    shared_loss, _, _ = loss_and_gradients(vectors, tower.predict(rows.with_steps(together)), candidates, loss)
+    shared_loss, _, _ = loss_and_gradients(vectors, tower.predict(rows.with_steps(together)), candidates, score, loss)
     positives, negatives = (torch.as_tensor(part) for part in (candidates.positives, candidates.negatives))
     exact_loss, gold_agrees, hardest_agrees = 0.0, [], []
     for i, mention in enumerate(vectors):

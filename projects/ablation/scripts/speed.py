@@ -26,13 +26,13 @@ from wasabi import msg
 
 from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import row_builder
+from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.precision import compute_dtype
 from spacy_pel.models.token_rows import TokenRows
-from spacy_pel.models.tower import tower_module
 from spacy_pel.training import session as trainer_module
 from spacy_pel.training.adversarial import FGSM
-from spacy_pel.training.negatives import NegativeSampler
-from spacy_pel.training.optimizer import make_adamw
+from spacy_pel.training.negatives import RandomNegatives
+from spacy_pel.training.optimizer import AdamW
 
 
 def main(
@@ -55,7 +55,7 @@ def main(
     for adversarial in (None, FGSM(epsilon, 1.0)):
         what = "FGSM" if adversarial else "without FGSM"
         trainer.objective = replace(
-            linker.objective, layout="per_mention", negatives=NegativeSampler(n, 0), adversarial=adversarial
+            linker.objective, layout="per_mention", negatives=RandomNegatives(n), adversarial=adversarial
         )
         plain, ours, losses, expected = [], [], [], []
         for batch in tqdm(batches, desc=f"Float32, {what}"):
@@ -92,7 +92,7 @@ def step(linker: Any, batch: list) -> float:
 
 def timed_steps(linker: Any, batches: list) -> tuple[float, dict[str, float]]:
     """Median seconds of a step with its update, and the shares of it that its parts take."""
-    optimizer, seconds, encoders, updates = make_adamw(1e-9), [], [], []
+    optimizer, seconds, encoders, updates = AdamW(1e-9), [], [], []
     for batch in batches:
         with timed_towers(linker.model) as spent:
             start = perf_counter()
@@ -136,10 +136,10 @@ def plain_step(linker: Any, batch: list, candidates: Any, adversarial: FGSM | No
     mention_tower, entity_tower = (tower_module(tower) for tower in linker.model.layers)
     spans = [span for example in batch for span in example.reference.spans["gold_mentions"]]
     mentions = row_builder(linker.model).mentions(spans)
-    entities = linker._trainer.entity_rows.take(candidates.rows)
-    if len(candidates.rows) % len(spans):
+    entities = linker._trainer.entity_rows.take(candidates.entity_places)
+    if len(candidates.entity_places) % len(spans):
         raise PelError("some mentions of the corpus have no entity in the KB: run the command `data` again")
-    loss, per_mention, total = linker.objective.loss, len(candidates.rows) // len(spans), 0.0
+    loss, per_mention, total = linker.objective.loss, len(candidates.entity_places) // len(spans), 0.0
     for i in range(len(spans)):
         own = entities.take(np.arange(i * per_mention, (i + 1) * per_mention))
         ids, mask = padded(own, width, linker.model)

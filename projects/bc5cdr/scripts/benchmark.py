@@ -25,10 +25,10 @@ from wasabi import msg
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_entities, encode_mentions, row_builder
-from spacy_pel.models.tower import tower_module
-from spacy_pel.training.adversarial import make_fgsm
-from spacy_pel.training.negatives import make_mixed_negatives
+from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, row_builder
+from spacy_pel.models.encoder import tower_module
+from spacy_pel.training.adversarial import FGSM
+from spacy_pel.training.negatives import MixedNegatives
 
 BATCH = 32
 WARM_UP = 2
@@ -69,8 +69,8 @@ def time_steps(config: Path, steps: int) -> dict[str, float]:
     trainer.refresh()
     figures: dict[str, float] = {}
     for layout, n in NEGATIVES.items():
-        objective = replace(linker.objective, layout=layout, negatives=make_mixed_negatives(n))
-        times: dict[Any, list[float]] = {None: [], make_fgsm(): []}
+        objective = replace(linker.objective, layout=layout, negatives=MixedNegatives(n))
+        times: dict[Any, list[float]] = {None: [], FGSM(): []}
         for batch in tqdm(batches, desc=f"Training steps, {layout}"):
             for adversarial, seconds in times.items():
                 trainer.objective = replace(objective, adversarial=adversarial)
@@ -98,7 +98,7 @@ def time_linking(pipeline: Path, config: Path, n_docs: int, rounds: int = 5) -> 
             pass
         piped.append(perf_counter() - start)
         start = perf_counter()
-        encode_mentions(linker.model, rows)
+        encode_mention_rows(linker.model, rows)
         bare.append(perf_counter() - start)
     pipe_rate, bare_rate = (len(ents) / median(seconds[1:]) for seconds in (piped, bare))
     return {
@@ -120,10 +120,10 @@ def compare_precision(pipeline: Path, config: Path) -> dict[str, float]:
         for tower in linker.model.layers:
             tower_module(tower).precision = precision
         start = perf_counter()
-        entities = encode_entities(linker.model, entity_rows)
+        entities = encode_entity_rows(linker.model, entity_rows)
         figures[f"{precision}: entities encoded a second"] = len(entities) / (perf_counter() - start)
         start = perf_counter()
-        mentions = encode_mentions(linker.model, mention_rows)
+        mentions = encode_mention_rows(linker.model, mention_rows)
         figures[f"{precision}: mentions encoded a second"] = len(mentions) / (perf_counter() - start)
         vectors[precision] = mentions, entities, VectorIndex.build(entities).search(mentions, 1)[1][:, 0]
     cosines = [(a * b).sum(axis=1) for a, b in zip(vectors["bf16"][:2], vectors["fp32"][:2], strict=True)]

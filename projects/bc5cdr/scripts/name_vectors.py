@@ -19,7 +19,7 @@ from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.index.vectors import VectorIndex, best
 from spacy_pel.mentions.gold import gold_of
-from spacy_pel.models.bi_encoder import encode_mentions, row_builder, vector_size
+from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder, vector_size
 
 AT_ONCE = 8192
 DEEPER = 4  # times k names are searched, of which several may be of one entity
@@ -60,7 +60,7 @@ def main(
 def encoded(nlp: spacy.Language, model: Any, names: list[str]) -> Iterator[np.ndarray]:
     with tqdm(total=len(names), desc="Encoding names", unit="name", unit_scale=True) as bar:
         for block in minibatch(names, AT_ONCE):
-            yield encode_mentions(model, row_builder(model).mentions([nlp.make_doc(name)[:] for name in block]))
+            yield encode_mention_rows(model, row_builder(model).mentions([nlp.make_doc(name)[:] for name in block]))
             bar.update(len(block))
 
 

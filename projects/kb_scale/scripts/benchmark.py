@@ -26,7 +26,7 @@ from spacy_pel.kb.index.vectors import VectorIndex, best
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import read
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_entities, encode_mentions, row_builder
+from spacy_pel.models.bi_encoder import encode_entities, encode_mention_rows, row_builder
 from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 
 BLOCK, JITTER, SEED, ROUNDS = 50_000, 0.3, 0, 5
@@ -56,12 +56,12 @@ def encode(
     with tqdm(total=len(names), desc="Names", unit="name") as bar:
         blocks = []
         while block := list(islice(entities, BLOCK)):
-            blocks.append(encode_entities(model, row_builder(model).entities(block)).astype(np.float16))
+            blocks.append(encode_entities(model, block).astype(np.float16))
             bar.update(len(block))
     spans = [mention.span for doc in read_docs(corpus, nlp.vocab) for mention in gold_mentions(doc)]
     work.mkdir(parents=True, exist_ok=True)
     np.save(work / "names.npy", np.concatenate(blocks))
-    np.save(work / "mentions.npy", encode_mentions(model, row_builder(model).mentions(spans)))
+    np.save(work / "mentions.npy", encode_mention_rows(model, row_builder(model).mentions(spans)))
     srsly.write_json(work / "names.json", names)
 
 
@@ -120,7 +120,7 @@ def search(
     linker = nlp.get_pipe("pel_linker")
     spans = [m.span for doc in read_docs(corpus, nlp.vocab) for m in gold_mentions(doc)][: max(BATCHES)]
     rows = row_builder(linker.model).mentions(spans)
-    encoding = timed(lambda: encode_mentions(linker.model, rows))
+    encoding = timed(lambda: encode_mention_rows(linker.model, rows))
     mentions = np.load(work / "mentions.npy")
     queries = mentions[np.random.default_rng(SEED).integers(len(mentions), size=LINKED)]
     before, start = memory_mb(), perf_counter()
@@ -229,7 +229,7 @@ def change(linker: Any, kb: KnowledgeBase) -> dict[str, float]:
         Entity(f"new{i}", f"a new entity with the number {i}", definition="Not known before.") for i in range(CHANGED)
     ]
     start = perf_counter()
-    vectors = encode_entities(linker.model, row_builder(linker.model).entities(entities))
+    vectors = encode_entities(linker.model, entities)
     kb.add(entities, vectors, "made up")
     added = perf_counter() - start
     assert kb.ids(kb.search(vectors, 1)[1]).ravel().tolist() == [entity.id for entity in entities]

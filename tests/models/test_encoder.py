@@ -8,10 +8,10 @@ import torch
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entities, row_builder
+from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
+from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.precision import _cpu_has_bf16, check_precision, compute_dtype
 from spacy_pel.models.token_rows import TokenRows
-from spacy_pel.models.tower import tower_module
 
 
 @pytest.fixture(scope="module", params=["cosine", "dot"])
@@ -33,7 +33,7 @@ def rows_of(model):
 
 def test_vectors_are_the_mean_of_the_last_hidden_states(model):
     rows = rows_of(model)
-    vectors = encode_entities(model, rows)
+    vectors = encode_entity_rows(model, rows)
     assert vectors.shape == (len(ENTITIES), 32) and vectors.dtype == np.float32
     transformer = tower_module(model.get_ref("entity_tower")).transformer.eval()
     for i, vector in enumerate(vectors):
@@ -47,10 +47,10 @@ def test_vectors_are_the_mean_of_the_last_hidden_states(model):
 
 def test_a_row_has_one_vector_whatever_its_batch(model):
     rows = rows_of(model)
-    together = encode_entities(model, rows)
-    alone = np.concatenate([encode_entities(model, rows.take([i])) for i in range(len(rows))])
+    together = encode_entity_rows(model, rows)
+    alone = np.concatenate([encode_entity_rows(model, rows.take([i])) for i in range(len(rows))])
     np.testing.assert_allclose(together, alone, atol=1e-5)
-    assert encode_entities(model, TokenRows.from_lists([])).shape[0] == 0
+    assert encode_entity_rows(model, TokenRows.from_lists([])).shape[0] == 0
 
 
 def test_backprop_gives_the_gradient_of_every_parameter(model):
@@ -78,7 +78,7 @@ def test_bfloat16_agrees_with_float32(model):
     vectors = {}
     try:
         for module.precision in ("bf16", "fp32"):
-            vectors[module.precision] = encode_entities(model, rows)
+            vectors[module.precision] = encode_entity_rows(model, rows)
     finally:
         module.precision = "fp32"
     norms = [np.linalg.norm(v, axis=1) for v in vectors.values()]

@@ -1,4 +1,7 @@
-"""One transformer tower: a Hugging Face encoder in a thinc layer, from token rows to one vector a row."""
+"""A tower: a Hugging Face transformer in a thinc layer, from token rows to their states and on to pooled vectors.
+
+This file is the border between thinc and PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -13,39 +16,49 @@ from thinc.types import Floats2d
 from torch import nn
 from transformers import PreTrainedModel
 
+from .pooling import Pooling
 from .precision import compute_dtype
 from .token_rows import PaddedBatch, TokenRows
 
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
-SIMILARITIES = ("cosine", "dot")
-POOLINGS = ("mean", "mention", "cls")
 
 
-class PooledTransformer(nn.Module):
-    """A transformer and one vector made of its last hidden states.
+class Tower(nn.Module):
+    """A transformer and the pooling of its last hidden states.
 
-    unit_length: divide each vector by its length, so that a dot product of two is their cosine.
-    precision: see `compute_dtype`.
-    pooling: "mean" over the real tokens; "mention", over those between the markers, and where there are none, over all;
-        "cls", the first.
+    Attributes:
+        transformer: None until `set_transformer` gives one.
+        pooling: States to vectors.
+        precision: See `spacy_pel.models.precision.compute_dtype`.
     """
 
-    def __init__(self, unit_length: bool, precision: str, pooling: str = "mean") -> None:
+    def __init__(self, pooling: Pooling, precision: str) -> None:
         super().__init__()
         self.transformer: PreTrainedModel | None = None
-        self.unit_length = unit_length
-        self.precision = precision
         self.pooling = pooling
-        self.markers = (-1, -1)  # the ids of [Ms] and [Me]
+        self.precision = precision
 
-    def train(self, mode: bool = True) -> PooledTransformer:
-        """Nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on where
-        gradients are (see `forward`), which PyTorch knows for each thread."""
+    def train(self, mode: bool = True) -> Tower:
+        """Do nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on
+        where gradients are (see `states`), which PyTorch knows for each thread."""
         return self
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None) -> torch.Tensor:
-        """ids, mask (n, t); step None or (n, t, hidden), added to the word embeddings. Position and segment
-        embeddings are constants of that sum, so this perturbs the composite input embedding. Returns (n, hidden)."""
+        """Encode a padded batch to one vector a row, (n, hidden). See `states` for the arguments."""
+        return self.pooling(self.states(ids, mask, step), ids, mask)
+
+    def states(self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None) -> torch.Tensor:
+        """Encode a padded batch to the state of every token.
+
+        Args:
+            ids: (n, t), token ids.
+            mask: (n, t), True at real tokens.
+            step: None, or (n, t, hidden), added to the word embeddings. Position and segment embeddings are constants
+                of that sum, so this perturbs the composite input embedding.
+
+        Returns:
+            (n, t, hidden), the last hidden states, in the dtype that the tower computes in.
+        """
         assert self.transformer is not None
         if self.transformer.training != torch.is_grad_enabled():
             self.transformer.train(torch.is_grad_enabled())
@@ -54,28 +67,19 @@ class PooledTransformer(nn.Module):
         if step is not None:
             embedded = embedded + step
         with torch.autocast(ids.device.type, dtype=dtype, enabled=dtype != torch.float32):
-            hidden = self.transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
-        weights = self._pooled(ids, mask).unsqueeze(-1).to(torch.promote_types(hidden.dtype, torch.float32))
-        pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
-        return nn.functional.normalize(pooled, dim=-1) if self.unit_length else pooled
-
-    def _pooled(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """The tokens (n, t) whose states make the vector."""
-        if self.pooling == "mean":
-            return mask
-        if self.pooling == "cls":
-            return torch.arange(ids.shape[1], device=ids.device).expand_as(ids) == 0
-        start, end = self.markers
-        inside = ((ids == start).cumsum(1) > (ids == end).cumsum(1)) & (ids != start)
-        return torch.where(inside.any(1, keepdim=True), inside, mask)
+            return self.transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
 
 
-def make_tower(unit_length: bool, precision: str, pooling: str = "mean") -> Model[TokenRows, Floats2d]:
-    """A tower without a transformer yet (see `set_transformer`). Maps `TokenRows` of n rows to Floats2d (n, hidden);
-    its backprop takes d_vectors (n, hidden) and returns the gradient of every batch's input embeddings, a list of
-    arrays (rows of the batch, its longest row, hidden) in the order of `TokenRows.batches`."""
+def make_tower(pooling: Pooling, precision: str) -> Model[TokenRows, Floats2d]:
+    """Make a tower without a transformer (see `set_transformer`).
+
+    Returns:
+        A model that maps `TokenRows` of n rows to vectors (n, hidden). Its backprop takes d_vectors (n, hidden) and
+        returns the gradient of every batch's input embeddings: a list of arrays (rows of the batch, its longest row,
+        hidden), in the order of `TokenRows.batches`.
+    """
     transformer: Model = PyTorchWrapper_v3(
-        PooledTransformer(unit_length, precision, pooling),
+        Tower(pooling, precision),
         convert_inputs=_to_torch,
         convert_outputs=_from_torch,
         serialize_model=_refuse,
@@ -84,15 +88,23 @@ def make_tower(unit_length: bool, precision: str, pooling: str = "mean") -> Mode
     return Model("pel_tower", _forward, layers=[transformer], attrs={"pad": 0})
 
 
-def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int, markers: tuple[int, int] = (-1, -1)) -> None:
-    """pad, markers: the ids of the padding, and of [Ms] and [Me]."""
+def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int, markers: tuple[int, int]) -> None:
+    """Give a tower its transformer.
+
+    Args:
+        tower: From `make_tower`.
+        transformer: A Hugging Face encoder.
+        pad: The token id of the padding.
+        markers: The token ids of `[Ms]` and `[Me]`.
+    """
     module = tower_module(tower)
-    module.transformer, module.markers = transformer, markers
+    module.transformer, module.pooling.markers = transformer, markers
     module.to(get_torch_default_device())
     tower.attrs["pad"] = pad
 
 
-def tower_module(tower: Model) -> PooledTransformer:
+def tower_module(tower: Model) -> Tower:
+    """Return the PyTorch module of a tower."""
     return _shim(tower.layers[0])._model
 
 
@@ -103,7 +115,7 @@ def _shim(layer: Model) -> PyTorchShim:
 
 
 def token_batches(tower: Model, rows: TokenRows) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
-    """The padded batches in which `tower` encodes `rows`, each with its row numbers."""
+    """Yield the padded batches in which `tower` encodes `rows`, each with its row numbers."""
     device = _shim(tower.layers[0]).device.type
     return rows.batches(TOKENS_AT_ONCE.get(device, TOKENS_AT_ONCE["cpu"]), tower.attrs["pad"])
 
@@ -148,4 +160,4 @@ def _from_torch(model: Model, inputs_outputs: tuple, is_train: bool) -> tuple[An
 
 
 def _refuse(*_: Any) -> Any:
-    raise NotImplementedError("Towers are written by `bi_encoder.save` (safetensors and JSON), never pickled.")
+    raise NotImplementedError("Towers are written by `spacy_pel.models.storage.save` (safetensors, JSON), not pickled.")

@@ -1,0 +1,52 @@
+"""Pooling: the states of a row's tokens to the vector that stands for the row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import normalize
+
+POOLINGS = ("mean", "mention", "cls")
+
+
+@dataclass
+class Pooling:
+    """Takes the mean over some of a row's states.
+
+    Attributes:
+        kind: "mean": over all real tokens; "mention": over those between the markers, or over all in a row without
+            markers; "cls": the first state.
+        unit_length: Divide each vector by its length, so that a dot product of two is their cosine.
+        markers: The token ids of `[Ms]` and `[Me]`.
+    """
+
+    kind: str
+    unit_length: bool
+    markers: tuple[int, int] = (-1, -1)
+
+    def __call__(self, states: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Pool a padded batch.
+
+        Args:
+            states: (n, t, hidden), the states of its tokens.
+            ids: (n, t), its token ids.
+            mask: (n, t), True at real tokens.
+
+        Returns:
+            (n, hidden), one vector a row, in float32 or wider.
+        """
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        weights = self._pooled(ids, mask).unsqueeze(-1).to(dtype)
+        vectors = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return normalize(vectors, dim=-1) if self.unit_length else vectors
+
+    def _pooled(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Where in (n, t) the states are whose mean is taken."""
+        if self.kind == "mean":
+            return mask
+        if self.kind == "cls":
+            return torch.arange(ids.shape[1], device=ids.device).expand_as(ids) == 0
+        start, end = self.markers
+        inside = ((ids == start).cumsum(1) > (ids == end).cumsum(1)) & (ids != start)
+        return torch.where(inside.any(1, keepdim=True), inside, mask)

@@ -1,0 +1,107 @@
+"""A bi-encoder on disk, and the fingerprint that tells its vectors from those of another.
+
+model/
+  bi_encoder.json               the settings it was built with
+  tokenizer/                    Hugging Face tokenizer files
+  mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import srsly
+import torch
+from safetensors.torch import load_file, save_file
+from thinc.api import Model, get_torch_default_device
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.modeling_utils import no_init_weights
+
+from ..errors import PelError
+from .bi_encoder import make_bi_encoder, row_builder
+from .encoder import set_transformer, tower_module
+from .encoder_loader import attention_for
+from .inputs import RowBuilder
+
+SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
+TOWERS = ("mention", "entity")  # shared towers have the first only
+ENTITY_SETTINGS = ("entity_length", "similarity", "entity_template", "aliases")
+
+
+def fingerprint(model: Model) -> str:
+    """Return a SHA-256 of all that decides an entity's vector: the entity tower's weights and configuration, the
+    tokenizer and the settings of entity rows. Equal fingerprints mean equal vectors, up to the precision computed in.
+    """
+    transformer: Any = tower_module(model.get_ref("entity_tower")).transformer
+    settings = {key: model.attrs["settings"][key] for key in ENTITY_SETTINGS}
+    settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
+    if model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
+        settings["pooling"] = "cls"
+    digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
+    digest.update(row_builder(model).tokenizer.backend_tokenizer.to_str().encode())
+    for name, tensor in sorted(transformer.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save(model: Model, path: Path) -> None:
+    """Write the bi-encoder into the folder `path`. Each weight file is replaced whole, so one that is open (or mapped)
+    elsewhere stays as it is there."""
+    path.mkdir(parents=True, exist_ok=True)
+    row_builder(model).tokenizer.save_pretrained(path / "tokenizer")
+    for name, tower in zip(TOWERS, model.layers, strict=False):
+        _save_transformer(tower_module(tower).transformer, path / name)
+    srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
+
+
+def _save_transformer(transformer: Any, path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    transformer.config.to_json_file(path / "config.json", use_diff=False)
+    partial = path / "model.safetensors.part"
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in transformer.state_dict().items()}
+    save_file(weights, partial, metadata={"format": "pt"})
+    os.replace(partial, path / "model.safetensors")
+
+
+def load(path: Path, precision: str) -> Model:
+    """Read what `save` wrote, whatever its settings.
+
+    Args:
+        path: The folder.
+        precision: What to compute in; that is the reader's to choose.
+
+    Raises:
+        PelError: A file of the folder is missing or broken.
+    """
+    try:
+        settings: Any = srsly.read_json(path / "bi_encoder.json")
+        model = make_bi_encoder(**{**settings, "precision": precision})
+        tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True)
+        model.attrs["row_builder"] = builder = RowBuilder(tokenizer, model.attrs["row_settings"])
+        for name, tower in zip(TOWERS, model.layers, strict=False):
+            set_transformer(tower, _load_transformer(path / name), builder.pad, builder.markers)
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); copy it again.") from error
+    return model
+
+
+def _load_transformer(path: Path) -> Any:
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    with no_init_weights():
+        transformer = AutoModel.from_config(
+            config, torch_dtype=torch.float32, **attention_for(get_torch_default_device())
+        )
+    transformer.pooler = None
+    transformer.load_state_dict(_load_weights(path / "model.safetensors"))
+    return transformer
+
+
+def _load_weights(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except Exception as error:  # safetensors' own error type is a bare Exception
+        raise PelError(f"{path}: not a readable safetensors file ({error})") from error
