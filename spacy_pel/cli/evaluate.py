@@ -97,7 +97,7 @@ def evaluate(
     metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, linker.kb)}
     if linker.calibration is not None:
         metrics |= calibration_metrics(ranked, linker.calibration)
-        if linker.kb.metric == "dot":
+        if linker.kb.entity_index(linker.fingerprint).metric == "dot":
             metrics["score_ece"] = None  # a dot product is nothing like a probability
 
     if with_end_to_end:

@@ -32,9 +32,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     aside = None
     try:
         yield folder
-        for file in folder.iterdir():
+        for file in (*folder.rglob("*"), folder):
             sync(file)
-        sync(folder)
         if path.exists():
             aside = _sibling(path, "old")
             path.rename(aside)

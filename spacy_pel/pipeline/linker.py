@@ -5,6 +5,7 @@ linker is built.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Optional
@@ -342,7 +343,11 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
         long = self.long_forms_of(spans)
         types = [None if all_types else self.types_for(spans[i].label_) for i in (*range(len(spans)), *long)]
         every = [*spans, *long.values()]
-        found = find_candidates(self.model, kb, search, every, max(k, self.top_k), keep=k, types=types, lexical=lexical)
+        index = None if lexical is None else kb.entity_index(self.fingerprint)
+        k_searched = max(k, self.top_k)
+        found = find_candidates(
+            self.model, kb, search, every, k_searched, keep=k, types=types, lexical=lexical, index=index
+        )
         forms = list(zip(found, spans, strict=False))
         for i, form in zip(long, zip(found[len(spans) :], long.values(), strict=True), strict=True):
             forms[i] = max(forms[i], form, key=lambda one: top_score(one[0]))
@@ -367,13 +372,16 @@ class PelLinker(OnDisk, WithTraining, ScispacySettings, TrainablePipe):
 
     def _searchable(self) -> Callable:
         """The search in force: while the linker is being trained, over the KB as the entity tower encodes it now."""
-        return self.searchable_kb().search if self._trainer is None else self._trainer.search
+        if self._trainer is not None:
+            return self._trainer.search
+        index = self.searchable_kb().entity_index(self.fingerprint)
+        return partial(index.search, n_probe=self.n_probe, threads=self.search_threads)
 
     def searchable_kb(self) -> "KnowledgeBase":
         """The KB. RAISES: PelError without one, and for the vectors of another encoder; its search says what to run
         where it has none."""
         kb = self._require_kb()
-        if kb.has_vectors:
+        if kb.indexes:
             self._check_fingerprint(kb)
         return kb
 

@@ -87,7 +87,7 @@ class OnDisk(WithKB):
             self._kb_lost = f"The KB of {self.name} is not at {place} any more"
             return
         kb = KnowledgeBase(place)
-        if own and kb.has_vectors:
+        if own and kb.indexes:
             self._check_fingerprint(kb)
         self.set_kb(kb)
 

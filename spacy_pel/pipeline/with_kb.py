@@ -72,7 +72,6 @@ class WithKB:
         from ..kb.knowledge_base import KnowledgeBase
 
         self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
-        self.kb.set_search(n_probe=self.n_probe, threads=self.search_threads)
         self._kb_lost = self._trainer = None
         self._check_tuning()
 
@@ -95,7 +94,8 @@ class WithKB:
             )
 
     def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
-        """Encode the KB with the entity tower and write the vectors into the KB's folder, in place of any there.
+        """Encode the KB with the entity tower and write the vectors into the KB's folder, in place of those of the same
+        encoder.
 
         index_type: see `KnowledgeBase.index`.
         """
@@ -133,7 +133,7 @@ class WithKB:
 
         kb = self._require_kb()
         named = [kb.with_type_names(entity) for entity in entities]
-        if not kb.has_vectors:
+        if not kb.indexes:
             return named, None, None
         self._check_fingerprint(kb)
         return named, encode_entities(self.model, row_builder(self.model).entities(named)), self.fingerprint
@@ -147,9 +147,10 @@ class WithKB:
         return self.kb
 
     def _check_fingerprint(self, kb: KnowledgeBase) -> None:
-        if kb.fingerprint != self.fingerprint:
+        if self.fingerprint not in kb.indexes:
+            theirs = ", ".join(f"{one:.12}" for one in kb.indexes)
             raise PelError(
-                f"The KB {kb.path} was indexed with another encoder (its fingerprint is {kb.fingerprint:.12}, that of "
+                f"The KB {kb.path} was indexed with another encoder (its fingerprint is {theirs}, that of "
                 f"this linker {self.fingerprint:.12}): run `python -m spacy pel index PIPELINE {kb.path} OUT`, or "
                 "linker.index() in Python."
             )

@@ -8,7 +8,9 @@ import numpy as np
 from spacy.tokens import Span
 from thinc.api import Model
 
+from ..kb.index.entity_index import EntityIndex
 from ..kb.knowledge_base import KnowledgeBase
+from ..kb.numbering import EntityRows
 from ..mentions.links import Candidates
 from ..models.bi_encoder import encode_mentions, row_builder
 from .hybrid import hybrid_search
@@ -20,33 +22,34 @@ UNREADABLE = -1
 def find_candidates(
     model: Model,
     kb: KnowledgeBase,
-    search: Callable[[np.ndarray, int, np.ndarray | None], tuple[np.ndarray, np.ndarray]],
+    search: Callable[[np.ndarray, int, EntityRows | None], tuple[np.ndarray, EntityRows]],
     spans: Sequence[Span],
     k: int,
     *,
     keep: int,
     types: Sequence[frozenset[str] | None],
     lexical: Weights | None = None,
+    index: EntityIndex | None = None,
 ) -> list[Candidates]:
     """The first `keep` of the `k` best entities of every span, as `(id, score)`, best first. A span without any word
     piece has none.
 
-    search: `kb.search`, or another over the rows of `kb`.
+    search: that of an index of `kb`, or another over the rows of `kb`.
     types: for every span the types that its entity may have; None: any.
-    lexical: instead of `search`, `hybrid_search` with these weights.
+    lexical: `hybrid_search` with these weights, by `search` and in `index`, instead of `search` alone.
     """
     found: list[Candidates] = [[] for _ in spans]
     for numbers, within in by_types(kb, types):
         vectors, places = encode_distinct(model, [spans[i] for i in numbers])
         if not len(vectors):
             continue
-        if lexical is None:
+        if lexical is None or index is None:
             scores, rows = search(vectors, k, within)
         else:
             text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
             texts = [text_of[place] for place in range(len(vectors))]
-            scores, rows = hybrid_search(kb, texts, vectors, k, within, lexical)
-        ids = kb.ids(rows[:, :keep]).tolist()
+            scores, rows = hybrid_search(kb, search, index, texts, vectors, k, within, lexical)
+        ids = kb.ids(EntityRows(rows[:, :keep])).tolist()
         candidates = [
             [(id_, score) for id_, score in zip(own_ids, own_scores[:keep], strict=True) if id_]
             for own_ids, own_scores in zip(ids, scores.tolist(), strict=True)
@@ -58,7 +61,7 @@ def find_candidates(
 
 def by_types(
     kb: KnowledgeBase, types: Sequence[frozenset[str] | None]
-) -> Iterator[tuple[list[int], np.ndarray | None]]:
+) -> Iterator[tuple[list[int], EntityRows | None]]:
     """The places in `types` that have the same types, and the rows of these, for each of them that there are."""
     for allowed in dict.fromkeys(types):
         numbers = [i for i, own in enumerate(types) if own == allowed]

@@ -10,6 +10,7 @@ from spacy.tokens import Span
 
 from ..errors import PelError
 from ..kb.entity import NIL
+from ..kb.numbering import EntityRows
 
 if TYPE_CHECKING:
     from ..pipeline.linker import PelLinker
@@ -125,6 +126,7 @@ def _parts(linker: PelLinker, read: Span, ids: list[str]) -> dict[str, Parts]:
         return {}
     kb = linker.searchable_kb()
     query = encode_distinct(linker.model, [read])[0][0]
-    rows, similarity = kb.similarities(query, np.array(sorted(kb.rows(ids).values())))
+    index = kb.entity_index(linker.fingerprint)
+    rows, similarity = index.similarities(query, EntityRows(np.array(sorted(kb.rows(ids).values()))))
     values = np.column_stack([similarity, kb.names.match(read.text).scores(rows)]).tolist()
     return {id_: Parts(*own) for id_, own in zip(kb.ids(rows).tolist(), values, strict=True)}

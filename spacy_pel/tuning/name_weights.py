@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -63,6 +64,8 @@ def find_for_gold(linker: PelLinker, docs: Iterable[Doc], k: int, *, progress: b
 def _find_in_chunk(
     linker: PelLinker, kb: KnowledgeBase, mentions: Sequence[GoldMention], k: int
 ) -> Iterator[GoldCandidates]:
+    index = kb.entity_index(linker.fingerprint)
+    search = partial(index.search, n_probe=linker.n_probe, threads=linker.search_threads)
     spans = [mention.span for mention in mentions]
     types = [linker.types_for(span.label_) for span in spans]
     for i, long in linker.long_forms_of(spans).items():
@@ -73,7 +76,7 @@ def _find_in_chunk(
         if not readable:
             continue
         queries, texts = vectors[places[places != UNREADABLE]], [spans[i].text for i in readable]
-        for number, own, similarity, lexical in find_by_both(kb, texts, queries, k, within):
+        for number, own, similarity, lexical in find_by_both(kb, search, index, texts, queries, k, within):
             mention, ids = mentions[readable[number]], kb.ids(own)
             yield GoldCandidates(mention, ids, similarity, lexical, np.isin(ids, list(mention.ids)))
 

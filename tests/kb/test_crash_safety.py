@@ -78,7 +78,7 @@ def old(tmp_path) -> KnowledgeBase:
 def check_before_or_after(path, vectors_of: dict[str, float]) -> str:
     kb = KnowledgeBase(path)
     assert len(list(kb.entities())) == len(kb) == 50
-    scores, rows = kb.search(np.ones((1, 4), dtype="float32"), 50)
+    scores, rows = kb.entity_index().search(np.ones((1, 4), dtype="float32"), 50)
     assert sorted(rows[0]) == list(range(50)) and (scores == 4 * vectors_of[kb.fingerprint]).all()
     return kb.fingerprint
 
@@ -208,7 +208,7 @@ def test_killed_change(old, script, rows):
         old.path,
     )
     kb = KnowledgeBase(old.path)
-    scores, found = kb.search(np.ones((1, 4), dtype="float32"), 60)
+    scores, found = kb.entity_index().search(np.ones((1, 4), dtype="float32"), 60)
     assert [id for id in kb.ids(found)[0] if id] == ["late", *(f"old-{i}" for i in range(1, 50))]
     assert scores[0, :50].tolist() == [12.0] + [4.0] * 49 and len(kb) == 50 and kb.n_rows == rows
     kb.compact()

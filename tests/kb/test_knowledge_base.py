@@ -27,7 +27,7 @@ def folder(path) -> set[str]:
 
 
 def answers(kb: KnowledgeBase, queries: np.ndarray) -> tuple:
-    scores, rows = kb.search(queries, 3)
+    scores, rows = kb.entity_index().search(queries, 3)
     return scores.tolist(), kb.ids(rows).tolist(), kb["D001241"], os.getpid()
 
 
@@ -89,7 +89,7 @@ def test_create_refuses_double_ids_and_no_entities(tmp_path):
 
 
 def test_index_then_search(indexed, vectors, entities):
-    scores, rows = indexed.search(vectors, 2)
+    scores, rows = indexed.entity_index().search(vectors, 2)
     assert rows[:, 0].tolist() == list(range(len(entities)))
     assert scores[:, 0] == pytest.approx(1.0)
     again = KnowledgeBase(indexed.path)
@@ -104,7 +104,7 @@ def test_index_again_replaces_the_vectors(indexed, vectors):
     indexed.index([-vectors], dim=8, metric="dot", fingerprint="def")
     assert folder(indexed.path) == {"entities.sqlite", "vectors-2.faiss"}
     assert (indexed.fingerprint, indexed.metric) == ("def", "dot")
-    assert indexed.search(-vectors, 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
+    assert indexed.entity_index().search(-vectors, 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
     assert answers(other, vectors) == before  # it has the old file mapped
 
 
@@ -160,10 +160,10 @@ def test_reading_goes_on_while_a_kb_is_indexed_and_a_second_writer_is_refused(in
 
 def test_search_without_vectors_or_with_other_queries(kb, vectors):
     with pytest.raises(PelError, match="no vectors; run `python -m spacy pel index"):
-        kb.search(vectors, 1)
+        kb.entity_index().search(vectors, 1)
     kb.index([vectors], dim=8, metric="cosine", fingerprint="abc")
     with pytest.raises(PelError, match="8 dimensions"):
-        kb.search(vectors[:, :4], 1)
+        kb.entity_index().search(vectors[:, :4], 1)
 
 
 # --- processes and threads -------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def memory(kind):
 anonymous, mapped = memory("RssAnon"), memory("RssFile")
 kb = KnowledgeBase(sys.argv[1])
 opened = memory("RssFile") - mapped
-kb.search(np.ones((2, 128), dtype="float32"), 4)
+kb.entity_index().search(np.ones((2, 128), dtype="float32"), 4)
 print(opened, memory("RssFile") - mapped, memory("RssAnon") - anonymous)
 """
     run = subprocess.run([sys.executable, "-c", script, kb.path], capture_output=True, text=True, check=True)
@@ -267,7 +267,7 @@ def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path
     other.index([vectors[::-1]], dim=8, metric="cosine", fingerprint="xyz")
     replaced = other.copy_to(indexed.path)
     assert folder(tmp_path) == {"kb", "other"}
-    assert replaced.fingerprint == "xyz" and replaced.search(vectors, 1)[1].ravel().tolist() == [4, 3, 2, 1, 0]
+    assert replaced.fingerprint == "xyz" and replaced.entity_index().search(vectors, 1)[1].ravel().tolist() == [4, 3, 2, 1, 0]
     assert answers(indexed, vectors) == before
     # What needs the path again says so instead of mixing two KBs.
     with pytest.raises(PelError, match="another KB has taken its place"):

@@ -34,7 +34,7 @@ def make_kb(path, n: int, seed: int = 0) -> tuple[KnowledgeBase, Model]:
 
 def found(kb: KnowledgeBase, queries: np.ndarray, k: int, types: tuple[str, ...] = ()) -> list[list[str]]:
     within = kb.rows_of_types(types) if types else None
-    return [[id for id in ids if id] for ids in kb.ids(kb.search(queries, k, within)[1]).tolist()]
+    return [[id for id in ids if id] for ids in kb.ids(kb.entity_index().search(queries, k, within)[1]).tolist()]
 
 
 def brute_force(model: Model, queries: np.ndarray, k: int, types: tuple[str, ...] = ()) -> list[list[str]]:
@@ -160,7 +160,7 @@ def test_a_kb_without_vectors_changes_too_and_is_indexed_later(tmp_path):
         kb.add([Entity("E", "e")], unit_vectors(1, DIM), fingerprint="abc")
     vectors = unit_vectors(3, DIM)
     kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
-    assert kb.ids(kb.search(vectors, 1)[1]).ravel().tolist() == ["B", "C", "D"]
+    assert kb.ids(kb.entity_index().search(vectors, 1)[1]).ravel().tolist() == ["B", "C", "D"]
 
 
 def test_a_removed_successor_is_forgotten_and_an_added_id_is_retired_no_more(tmp_path):
@@ -235,7 +235,7 @@ def test_what_another_has_changed_is_seen_at_the_next_search(tmp_path):
     assert found(other, vector, 1) != [["new"]]
     kb.add([Entity("new", "new")], vector, fingerprint="abc")
     assert found(other, vector, 1) == [["new"]] and other["new"].name == "new" and len(other) == 11
-    _, rows = other.search(vector, 2)
+    _, rows = other.entity_index().search(vector, 2)
     kb.remove(["new"])
     assert other.ids(rows)[0, 0] == "" and found(other, vector, 11)[0].count("new") == 0
 
@@ -244,11 +244,11 @@ def test_rows_are_never_mixed_up_with_those_of_a_compacted_kb(tmp_path):
     kb, _ = make_kb(tmp_path / "kb", 10)
     other = KnowledgeBase(kb.path)
     vector = unit_vectors(1, DIM, 9)
-    _, rows = other.search(vector, 2)
+    _, rows = other.entity_index().search(vector, 2)
     kb.remove(["E0"])
     assert len(other.ids(rows)[0]) == 2
     kb.compact()
-    for look_up in (lambda: other.ids(rows), lambda: other.search(vector, 2), lambda: other["E1"]):
+    for look_up in (lambda: other.ids(rows), lambda: other.entity_index().search(vector, 2), lambda: other["E1"]):
         with pytest.raises(PelError, match="numbered anew since it was opened; open the KB again"):
             look_up()
     assert len(found(KnowledgeBase(kb.path), vector, 10)[0]) == 9

@@ -87,7 +87,7 @@ def test_additions_removals_and_compaction(tmp_path):
     assert match.scores(np.array([3, 12]))[1].tolist() == pytest.approx([1, 1], abs=1e-6)
     assert kb.names.match("heart attack").scores(np.array([12]))[0, 0] > 0.2
     assert len(kb.names.match("heart attack").best(1)) == 1  # a removed row, which `similarities` passes over
-    rows, products = kb.similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
+    rows, products = kb.entity_index().similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
     assert rows.tolist() == [7, 12] and products[1] == pytest.approx(1)
 
     kb.compact()
@@ -132,7 +132,7 @@ def test_a_kb_of_format_2_opens_and_is_brought_up_to_date(tmp_path):
         meta.pop("names")
         meta["format_version"] = 2
     old = KnowledgeBase(kb.path)
-    assert old.search(unit_vectors(1, 8), 1)[1].tolist() == [[0]]
+    assert old.entity_index().search(unit_vectors(1, 8), 1)[1].tolist() == [[0]]
     with pytest.raises(PelError, match="kb compact"):
         old.names.match("heart")
     old.compact()
