@@ -286,7 +286,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         """Give the KB the vectors of an encoder, in place of those that it has of the same. Those of others stay.
 
         Killed or failing at any moment, this leaves the KB as it was. Where the KB has no other index, the gaps that
-        removed entities left in the rows are closed: it has to be opened again elsewhere. Otherwise `compact` does that.
+        removed entities left in the rows are closed, and whoever has the KB open has to open it again. Otherwise only
+        `compact` does that.
 
         Args:
             blocks: (n, dim) float32 each, all together one vector for each of `owners`.
@@ -300,8 +301,8 @@ class KnowledgeBase(Mapping[str, Entity]):
 
         Raises:
             PelError: faiss refuses the index type, the vectors are not finite, of another shape or not as many as
-                `owners`, the owners are not ascending rows of entities, the folder cannot be written, or another process
-                changes the KB.
+                `owners`, the owners are not ascending rows of entities, the folder cannot be written, or another
+                process changes the KB.
         """
         if metric not in ("cosine", "dot"):
             raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')

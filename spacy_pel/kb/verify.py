@@ -20,8 +20,8 @@ COMPRESSED_WITHIN = 0.05
 def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: None) -> list[str]:
     """Read a KB from end to end: records, and of every index its files, owners and vectors.
 
-    A vector must be finite and, where cosines are searched, of unit length (within what the index type keeps). Its owner
-    must be a row of the KB.
+    A vector must be finite and, where cosines are searched, of unit length (within what the index type keeps). Its
+    owner must be an entity of the KB.
 
     Args:
         kb: The KB.

@@ -18,6 +18,7 @@ from thinc.api import Model, to_numpy
 from ..errors import PelError
 from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
+from ..kb.numbering import VectorNumbers
 from ..mentions.gold import GoldMention, with_successors
 from ..models.bi_encoder import encode_entities, row_builder, vector_size
 from ..models.inputs import ENTITIES_AT_ONCE
@@ -175,7 +176,7 @@ class Trainer:
         are at most `MAX_AGE` updates old: the scores that `spacy train` shows at the first step of an epoch then cost
         no pass over the KB beside that of the negatives."""
         index = self.refresh() if self._index is None or self._age > MAX_AGE else self._index
-        numbers = None if within is None else np.searchsorted(self._live_rows, within)
+        numbers = None if within is None else VectorNumbers(np.searchsorted(self._live_rows, within))
         scores, found = index.search(queries, k, within=numbers)
         return scores, np.where(found < 0, found, self._live_rows[found])
 
@@ -187,7 +188,7 @@ class Trainer:
         logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)
 
         def search(queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-            numbers = None if within is None else np.isin(rows, within).nonzero()[0]
+            numbers = None if within is None else VectorNumbers(np.isin(rows, within).nonzero()[0])
             scores, found = index.search(queries, k, within=numbers)
             return scores, np.where(found < 0, found, rows[found])
 

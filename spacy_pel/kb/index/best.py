@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,9 +24,9 @@ def best(scores: np.ndarray, numbers: Numbers, k: int) -> tuple[np.ndarray, Numb
     """
     scores = np.where(numbers < 0, np.float32(-np.inf), scores)
     order = np.lexsort((numbers, -scores), axis=-1)[:, :k]
-    scores, numbers = np.take_along_axis(scores, order, axis=-1), np.take_along_axis(numbers, order, axis=-1)
-    missing = ((0, 0), (0, k - numbers.shape[1]))
-    return np.pad(scores, missing, constant_values=-np.inf), np.pad(numbers, missing, constant_values=-1)
+    missing = ((0, 0), (0, k - order.shape[1]))
+    chosen: Any = np.pad(np.take_along_axis(numbers, order, axis=-1), missing, constant_values=-1)
+    return np.pad(np.take_along_axis(scores, order, axis=-1), missing, constant_values=-np.inf), chosen
 
 
 def without_repeats(rows: EntityRows) -> EntityRows:

@@ -206,7 +206,8 @@ class ExactIndex(VectorIndex):
 
     def _search(self, queries: np.ndarray, k: int, n_probe: int | None) -> tuple[np.ndarray, VectorNumbers]:
         if self._copy is not None and k <= MOST_ON_GPU:
-            return self._copy.search(queries, k)
+            scores, numbers = self._copy.search(queries, k)
+            return scores, VectorNumbers(numbers)
         return _knn(queries, self._vectors, k)
 
 
@@ -229,7 +230,8 @@ class FaissIndex(VectorIndex):
     def _search(
         self, queries: np.ndarray, k: int, n_probe: int | None, selector: faiss.IDSelector | None = None
     ) -> tuple[np.ndarray, VectorNumbers]:
-        return self._index.search(queries, k, params=_parameters(self._index, n_probe, selector))
+        scores, numbers = self._index.search(queries, k, params=_parameters(self._index, n_probe, selector))
+        return scores, VectorNumbers(numbers)
 
     def _search_within(
         self, queries: np.ndarray, k: int, within: VectorNumbers, n_probe: int | None
@@ -260,7 +262,8 @@ def auto_type(count: int, dim: int) -> str:
 def _knn(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, VectorNumbers]:
     if not k:
         return np.zeros((len(queries), 0), np.float32), VectorNumbers(np.zeros((len(queries), 0), np.int64))
-    return faiss.knn(queries, vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
+    scores, numbers = faiss.knn(queries, vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
+    return scores, VectorNumbers(numbers)
 
 
 def _array_of(index: faiss.IndexFlat) -> np.ndarray:

@@ -13,10 +13,10 @@ FORMAT_VERSION = 4
 READABLE = (2, 3, FORMAT_VERSION)  # 2 had no index of the names, 2 and 3 had one index of vectors at most
 APPLICATION_ID = 0x7350454C  # "sPEL", in the header of the file
 
-# A removed entity leaves its row empty and in `removed`; an added one takes a row behind all others and has its vectors
-# in `added_vectors`, until the KB is compacted: for each index (by its fingerprint) those of that encoder, numbered from
-# 0. `forms` and `types` lead from names (as `alias_key`) and types to rows. The tables that lead from 3-grams to names
-# are in `names.tables`.
+# A removed entity leaves its row empty and in `removed`. An added one takes a row behind all others and has its vectors
+# in `added_vectors` until the KB is compacted: for an index, by its fingerprint, those of that encoder, numbered from 0.
+# `forms` and `types` lead from names (as `alias_key`) and types to rows. The tables that lead from 3-grams to names are
+# in `names.tables`.
 ADDED_VECTORS = """
 CREATE TABLE added_vectors (
     row INTEGER, fingerprint TEXT, number INTEGER, vector BLOB NOT NULL, PRIMARY KEY (row, fingerprint, number)

@@ -198,8 +198,9 @@ class RecordStore:
     def change(self) -> Iterator[tuple[sqlite3.Connection, dict[str, Any]]]:
         """Yield a connection and a fresh `meta`, to change both.
 
-        Both are of the present format, whatever the file was. The change is committed as one transaction when the block
-        ends, and dropped when it raises. Readers go on meanwhile; a second writer waits `LOCK_SECONDS`, then is refused.
+        Both are of the present format, whatever the file was. The change is committed as one transaction when the
+        block ends, and dropped when it raises. Readers go on meanwhile. A second writer waits `LOCK_SECONDS`, then is
+        refused.
         """
         with closing(self._connect()) as connection:
             connection.execute("PRAGMA query_only = OFF")
