@@ -202,6 +202,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             PelError: No entity has one of the types.
         """
+        self._notice_changes()
         wanted = frozenset(types)
         if wanted not in self._rows_of_types:
             found = {kind: self._store.rows_of_type(kind) for kind in sorted(wanted)}

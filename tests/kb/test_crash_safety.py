@@ -178,9 +178,7 @@ INDEX_KILLS = {
     "between the two files": ("records._write_owners = die; index()", "old"),
     "between the vector file and meta": ("schema.write_meta = die; index()", "old"),
     "amid the meta transaction": (
-        "write = schema.write_meta\n"
-        "schema.write_meta = lambda connection, meta: die(write(connection, meta))\n"
-        "index()",
+        "write = schema.write_meta\nschema.write_meta = lambda connection, meta: die(write(connection, meta))\nindex()",
         "old",
     ),
     "before the old file is removed": ("Path.unlink = die; index()", "new"),

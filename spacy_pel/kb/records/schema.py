@@ -14,7 +14,7 @@ READABLE = (2, 3, FORMAT_VERSION)  # 2 had no index of the names, 2 and 3 had on
 APPLICATION_ID = 0x7350454C  # "sPEL", in the header of the file
 
 # A removed entity leaves its row empty and in `removed`. An added one takes a row behind all others and has its vectors
-# in `added_vectors` until the KB is compacted: for an index, by its fingerprint, those of that encoder, numbered from 0.
+# in `added_vectors` until the KB is compacted: for each index, by its fingerprint, those of its encoder from number 0.
 # `forms` and `types` lead from names (as `alias_key`) and types to rows. The tables that lead from 3-grams to names are
 # in `names.tables`.
 ADDED_VECTORS = """

@@ -22,7 +22,8 @@ entities = [
     )
 ]
 kb = KnowledgeBase.create(folder, entities, source="made up", release="1", licence="CC0", retired=[("old-D1", "D1")])
-kb.index([np.eye(5, 4, dtype="float32")[:4], np.full((1, 4), 0.5, "float32")], dim=4, metric="cosine", fingerprint="abc")
+vectors = np.concatenate([np.eye(4), np.full((1, 4), 0.5)]).astype("float32")
+kb.index([vectors], dim=4, metric="cosine", fingerprint="abc")
 kb.remove(["D1"])  # row 1
 kb.add([Entity("N5", "Heart block", ("AV block",), ("T2",))], -np.eye(1, 4, dtype="float32"), "abc")  # row 5
 kb.update([Entity("D4", "Blue skin", (), ("T2",))], -np.eye(2, 4, dtype="float32")[1:], "abc")  # row 4 becomes row 6

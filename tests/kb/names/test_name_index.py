@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tiny import ENTITIES, make_kb, unit_vectors
 
-from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.names import tables
