@@ -443,6 +443,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         """`RecordStore.change`, with this KB as it is on the disk before, and as it has become afterwards."""
         with self._store.change() as (connection, meta):
             self._catch_up()
+            remove_others(self.path, meta["indexes"])  # what a killed process left
             yield connection, meta
         self._catch_up()
         self._remove_other_files()
@@ -499,7 +500,6 @@ class KnowledgeBase(Mapping[str, Entity]):
         self, meta: dict[str, Any], fingerprint: str, blocks: Iterable[np.ndarray], owners: EntityRows, **about: Any
     ) -> None:
         """Write new files of an index beside those it has, which go once they are no longer named."""
-        remove_others(self.path, meta["indexes"])
         before = meta["indexes"].get(fingerprint)
         meta["indexes"][fingerprint] = write_index(self.path, fingerprint, blocks, owners, before=before, **about)
 
