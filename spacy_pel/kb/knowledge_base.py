@@ -18,7 +18,7 @@ from ..files.folders import check_replaceable, left_aside, new_folder
 from .entity import Entity
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
-from .index.records import FOLDER, IndexRecord, remove_others, write_index
+from .index.on_disk import FOLDER, IndexRecord, remove_others, write_index
 from .index.vectors import auto_type
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def make_kb_from_disk(path: Path) -> Callable:
     """Open the KB folder at `path` when the pipeline is initialised, not when its config is read.
 
-    RAISES: `PelError` on the call where the folder is missing, truncated or no KB.
+    Raises:
+        PelError: On the call, where the folder is missing, truncated or no KB.
     """
     return partial(_open, path)
 

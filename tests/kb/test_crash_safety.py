@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from spacy_pel.files import folders
 from spacy_pel.kb import knowledge_base
-from spacy_pel.kb.index import files, records, vectors
+from spacy_pel.kb.index import files, on_disk, vectors
 from spacy_pel.kb.records import schema, writing
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
@@ -175,7 +175,7 @@ INDEX_KILLS = {
     "first block": ("index(0)", "old"),
     "amid blocks": ("index(25)", "old"),
     "before the vector file gets its name": ("Path.rename = die; index()", "old"),
-    "between the two files": ("records._write_owners = die; index()", "old"),
+    "between the two files": ("on_disk._write_owners = die; index()", "old"),
     "between the vector file and meta": ("schema.write_meta = die; index()", "old"),
     "amid the meta transaction": (
         "write = schema.write_meta\nschema.write_meta = lambda connection, meta: die(write(connection, meta))\nindex()",
@@ -230,14 +230,14 @@ def test_killed_change(old, script, rows):
 
 
 TWO_KILLS = {
-    "index b, before the second file": ("records._write_owners = die; index_b()", "before"),
+    "index b, before the second file": ("on_disk._write_owners = die; index_b()", "before"),
     "index b, before meta": ("schema.write_meta = die; index_b()", "before"),
     "index b, before the old files are removed": ("Path.unlink = die; index_b()", "after"),
     "add, before meta": ("schema.write_meta = die; add()", "before"),
     "drop b, before meta": ("schema.write_meta = die; KnowledgeBase(path).drop_index('b')", "before"),
     "drop b, before its files are removed": ("Path.unlink = die; KnowledgeBase(path).drop_index('b')", "dropped"),
     "compact, before the first file": ("vectors.VectorIndex.write = die; compact()", "before"),
-    "compact, before the last file": ("second(records, '_write_owners'); compact()", "before"),
+    "compact, before the last file": ("second(on_disk, '_write_owners'); compact()", "before"),
     "compact, before the rows": ("writing.renumber_rows = die; compact()", "before"),
     "compact, before meta": ("schema.write_meta = die; compact()", "before"),
     "compact, before the old files are removed": ("Path.unlink = die; compact()", "compacted"),

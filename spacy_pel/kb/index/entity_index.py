@@ -15,7 +15,7 @@ from ..numbering import EntityRows, VectorNumbers
 from .best import best, best_of_each, first_of_each, without_repeats
 from .edits import PendingEdits
 from .files import checked, map_array, sample_digest
-from .records import IndexRecord
+from .on_disk import IndexRecord
 from .vectors import BLOCK, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper

@@ -42,7 +42,11 @@ class NameIndex:
         self._arrays: dict[str, np.ndarray] = {}
 
     def match(self, text: str) -> NameMatch:
-        """`text` beside the names of the KB. RAISES: `PelError` for a KB of format 2, which has no such index."""
+        """`text` beside the names of the KB.
+
+        Raises:
+            PelError: The KB is one of format 2, whose names have no index.
+        """
         self._load()
         grams = np.unique(name_grams([normalized(text)]).grams)
         weights = self._weights(grams)
@@ -50,7 +54,7 @@ class NameIndex:
         similarity = self._alike(grams, weights) / norm
         return NameMatch(text, self, grams, norm, similarity, self._records.rows_named(text))
 
-    def compare(self, grams: np.ndarray, norm: float, rows: np.ndarray) -> np.ndarray:
+    def compare(self, grams: np.ndarray, norm: float, rows: EntityRows) -> np.ndarray:
         """The similarity (n,) float32 of a text with these 3-grams to the entities at `rows` (n,), by their records."""
         names = self._records.names(rows.tolist())
         own = [names.get(row, [""]) for row in rows.tolist()]
@@ -94,34 +98,65 @@ class NameIndex:
 
 
 class NameMatch:
-    """A text beside the names of a KB. similarity: cosine of the two sets of 3-grams, weighted by idf, of the entity's
-    best name, from 0 to 1. exact: the rows of the entities of which a name equals the text once both are normalised."""
+    """A text beside the names of a KB.
+
+    How alike it is to an entity is the cosine of two sets of 3-grams, weighted by idf: its own, and those of the
+    entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text once both are
+    normalised.
+
+    Attributes:
+        text: As it was given.
+    """
 
     def __init__(
-        self, text: str, index: NameIndex, grams: np.ndarray, norm: float, indexed: np.ndarray, exact: np.ndarray
+        self, text: str, index: NameIndex, grams: np.ndarray, norm: float, indexed: np.ndarray, exact: EntityRows
     ) -> None:
+        """What `NameIndex.match` gives.
+
+        Args:
+            text: As it was given.
+            index: That the text was matched with.
+            grams: (g,) the 3-grams of the text.
+            norm: Of the text.
+            indexed: (n,) how alike the indexed entities are, by their rows.
+            exact: The rows of the exact matches.
+        """
         self.text = text
         self._index, self._grams, self._norm = index, grams, norm
         self._indexed, self._exact = indexed, exact
 
-    def best(self, k: int, within: np.ndarray | None = None) -> np.ndarray:
-        """The rows of the `k` indexed entities that are most alike, and of all exact ones, ascending. Rows of entities
-        that have been removed since may be among them. within: as for `KnowledgeBase.search`."""
+    def best(self, k: int, within: EntityRows | None = None) -> EntityRows:
+        """The `k` indexed entities that are most alike, and all exact matches.
+
+        Args:
+            k: How many to find.
+            within: The rows to search in, ascending; None: all.
+
+        Returns:
+            Their rows, ascending. Rows of entities that have been removed since may be among them.
+        """
         rows = None if within is None else within[within < len(self._indexed)]
         alike = self._indexed if rows is None else self._indexed[rows]
         most = np.argpartition(-alike, k)[:k] if k < len(alike) else np.arange(len(alike))
         most = most[alike[most] > 0]
         found = np.union1d(most if rows is None else rows[most], self._exact)
-        return found if within is None else np.intersect1d(found, within)
+        return EntityRows(found if within is None else np.intersect1d(found, within))
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Similarity and exact match of the entities at `rows` (n,): (n, 2) float32. An exact match is 1, shared among
-        the entities that have that name: what it says by itself of which is meant."""
+    def scores(self, rows: EntityRows) -> np.ndarray:
+        """How alike entities are to the text, and whether they match it exactly.
+
+        Args:
+            rows: (n,).
+
+        Returns:
+            (n, 2) float32. An exact match is 1, shared among the entities that have that name: what it says by itself
+            of which is meant.
+        """
         similarity = np.empty(len(rows), dtype=np.float32)
         indexed = rows < len(self._indexed)
         similarity[indexed] = self._indexed[rows[indexed]]
         if not indexed.all():
-            similarity[~indexed] = self._index.compare(self._grams, self._norm, rows[~indexed])
+            similarity[~indexed] = self._index.compare(self._grams, self._norm, EntityRows(rows[~indexed]))
         exact = np.isin(rows, self._exact) / np.float32(max(len(self._exact), 1))
         return np.stack([similarity, exact], axis=1)
 

@@ -8,7 +8,7 @@ from tiny import unit_vectors
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
-from spacy_pel.kb.index.records import folder_of
+from spacy_pel.kb.index.on_disk import folder_of
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
 
