@@ -1,6 +1,6 @@
 """A linker that looks mentions up by their text, for tests of what is built on one."""
 
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import spacy
 from spacy.tokens import Span
@@ -30,6 +30,7 @@ class LookupLinker:
     """Has what evaluation and tuning ask of a linker."""
 
     session = name_weights = None
+    model = SimpleNamespace(attrs={"settings": {"similarity": "cosine"}})
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):
         self.found = found

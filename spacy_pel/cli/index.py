@@ -41,7 +41,7 @@ def index(
     with new_folder(out.absolute()) as folder:
         (folder / name).mkdir()
         threshold, linker.tuned = linker.tuned.nil_threshold, linker.tuned.without_nil()
-        linker.set_kb(source.copy_to(folder / name / "kb", vectors=False))
+        linker.set_kb(source.copy_to(folder / name / "kb", indexes=()))
         linker.index(index_type=index_type)
         linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
         nlp.to_disk(folder)

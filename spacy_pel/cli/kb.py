@@ -37,14 +37,19 @@ def info(path: KB_PATH) -> None:
     Example: python -m spacy pel kb info linker
     """
     kb = _open(path)
-    meta, vectors = kb.meta, kb.meta.get("vectors", {})
+    meta = kb.meta
     notes = {key: meta[key] for key in ("source", "release", "licence") if meta.get(key)}
     counts = {what: f"{count:,}" for what, count in meta["counts"].items()}
     changes = {"added since": f"{kb.n_added:,}", "removed since": f"{kb.n_removed:,}"}
     index: dict[str, str] = {"vectors": "none: run `spacy pel index`"}
-    if kb.has_vectors:
-        index = {"index": f"{meta['index_type']}, {meta['metric']}, {meta['dim']} dimensions"}
-        index |= {"vectors": f"{vectors['file']}, {vectors['size'] / 1e6:,.1f} MB", "encoder": str(kb.fingerprint)}
+    if kb.indexes:
+        index = {}
+    for number, (fingerprint, one) in enumerate(kb.indexes.items(), start=1):
+        which = f" {number}" if len(kb.indexes) > 1 else ""
+        index[f"index{which}"] = f"{one.index_type}, {one.metric}, {one.dim} dimensions"
+        missing = f", {one.n_missing:,} entities have none" if one.n_missing else ""
+        index[f"vectors{which}"] = f"{one.n_vectors:,}, {one.size_bytes / 1e6:,.1f} MB{missing}"
+        index[f"encoder{which}"] = fingerprint
     names = {"names": _names(meta.get("names"))}
     msg.table(
         {"path": str(kb.path)} | notes | counts | changes | names | index | {"size": f"{kb.size_bytes / 1e6:,.1f} MB"}

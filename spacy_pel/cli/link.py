@@ -114,7 +114,7 @@ def piped(nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int) -> 
 
 
 def _format_of(source: Path) -> str:
-    from ..kb.readers.source import unpacked_suffix
+    from ..files.lines import unpacked_suffix
 
     suffix = unpacked_suffix(source).removeprefix(".")
     if source == STANDARD:
@@ -153,7 +153,7 @@ def _check_out(out: Path, source: Path, force: bool) -> None:
 @contextmanager
 def _opened(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
     """The bytes of `source` and their number, if it is known."""
-    from ..kb.readers.source import opened
+    from ..files.lines import opened
 
     if source == STANDARD:
         yield sys.stdin.buffer, None

@@ -11,8 +11,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from ..errors import PelError
-from ..kb.readers.json_fields import parse_object, text
-from ..kb.readers.source import decoded
+from ..files.json_lines import parse_object, text
+from ..files.lines import decoded
 from ..mentions.offsets import expanded_span
 
 GIVEN_GROUP = "given_mentions"

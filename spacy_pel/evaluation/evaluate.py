@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from spacy.language import Language
 from spacy.tokens import Doc
+from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.entity import NIL
@@ -26,6 +27,7 @@ MIN_DEPTH = 64  # recall_at_64 is always reported
 class Linker(CanRank, Protocol):
     """What can be measured."""
 
+    model: Model
     settings: Any
     tuned: Tuned
 
@@ -117,6 +119,6 @@ def measure(
     metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, kb)}
     if linker.tuned.calibration is not None:
         metrics |= calibration_metrics(ranked, linker.tuned.calibration)
-        if kb.metric == "dot":
+        if linker.model.attrs["settings"]["similarity"] == "dot":
             metrics["score_ece"] = None  # a dot product is nothing like a probability
     return Evaluation(ranked, metrics)

@@ -10,9 +10,14 @@ from ..errors import PelError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` under a temporary name beside it, then rename: a reader, or a killed writer, never leaves
-    half a file under the real name. Folders above `path` are made. RAISES: `PelError` where it cannot be written, or is
-    anything but a file."""
+    """Write `data` under a temporary name beside `path`, then rename it.
+
+    A reader never sees, and a killed writer never leaves, half a file under the real name. Folders above `path` are
+    made.
+
+    Raises:
+        PelError: The file cannot be written, or `path` is anything but a file.
+    """
     if path.exists() and not path.is_file():
         raise PelError(f"{path} is no file that could be replaced; name another.")
     target = Path(os.path.realpath(path))  # a link stays one

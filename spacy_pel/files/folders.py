@@ -18,11 +18,17 @@ logger = logging.getLogger("spacy_pel")
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder that becomes `path` when the block ends, and vanishes when it raises.
+    """Make a folder that appears at once, with all its files, or not at all.
 
     A folder already at `path` stays untouched until the new one is complete: then it is renamed aside, since a rename
     onto a folder fails, and removed once the new one is in its place. What a killed process left of either kind is
     cleaned up here; a folder left aside only after the swap, as it may be the last complete one.
+
+    Args:
+        path: Where the folder is to be.
+
+    Yields:
+        An empty folder. It becomes `path` when the block ends, and vanishes when it raises.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for stale in _siblings(path, "new"):
@@ -32,9 +38,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     aside = None
     try:
         yield folder
-        for file in folder.iterdir():
+        for file in (*folder.rglob("*"), folder):
             sync(file)
-        sync(folder)
         if path.exists():
             aside = _sibling(path, "old")
             path.rename(aside)
@@ -74,8 +79,15 @@ def _siblings(path: Path, kind: str) -> list[Path]:
 
 
 def check_replaceable(path: Path, names: tuple[str, ...]) -> None:
-    """Raise unless `path` is free or a folder with nothing but the files of a KB, be they broken, whose names begin
-    with one of `names`."""
+    """Refuse to replace what is no KB.
+
+    Args:
+        path: Free, or a folder with nothing but the files of a KB, be they broken.
+        names: How the names of these files begin.
+
+    Raises:
+        PelError: Something else is at `path`.
+    """
     if path.is_dir():
         strangers = [p.name for p in path.iterdir() if not p.name.startswith(names)]
         if strangers:

@@ -11,13 +11,21 @@ NIL = "NIL"  # what a mention that the KB has no entity for is linked to
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One record of a KB. `id` is what `ent.kb_id_` becomes; only `id` and `name` are required.
+    """One record of a KB. Only `id` and `name` are required.
 
-    `types` are what filters compare, `type_names` what the encoder reads in their place: one for each type, or none
-    where the types are names already.
+    Attributes:
+        id: What `ent.kb_id_` becomes.
+        name: The title.
+        aliases: Other names.
+        types: What filters compare.
+        definition: A text about the entity.
+        xrefs: Ids elsewhere, as "SOURCE:CODE".
+        source: Where the record comes from; "A+B" where it comes from both.
+        type_names: What the encoder reads in the place of `types`: one for each, or none where they are names already.
 
-    RAISES: `PelError` for an id that a gold standard or a link could not be told from ("NIL", or one with a "|"), for a
-        NUL character, and for more or fewer names than types.
+    Raises:
+        PelError: The id could not be told from another gold label ("NIL", or one with a "|"), a text has a NUL
+            character, or there are more or fewer names than types.
     """
 
     id: str

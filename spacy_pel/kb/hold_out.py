@@ -13,9 +13,18 @@ from .entity import Entity
 
 @dataclass(frozen=True)
 class HoldOut:
-    """share: of all entities, in [0, 1). Which ones is decided by `seed` and their id alone, so it is the same in any
-    order and in every part of a source. types: whole types; an entity that has any of them is held out. ids: these
-    entities."""
+    """Which entities to leave out.
+
+    Attributes:
+        share: Of all entities, in [0, 1). `seed` and an entity's id alone decide on it, so that it is the same in any
+            order and in every part of a source.
+        types: An entity that has any of them is held out.
+        seed: Of `share`.
+        ids: These entities are held out.
+
+    Raises:
+        PelError: `share` is not from 0 up to, not with, 1.
+    """
 
     share: float = 0.0
     types: frozenset[str] = frozenset()
@@ -39,7 +48,8 @@ class HoldOut:
     def kept(self, entities: Iterable[Entity], skipped: Counter[str]) -> Iterator[Entity]:
         """Those of `entities` that stay; the others are counted in `skipped`.
 
-        RAISES: `PelError`, at the end, for a type that no entity had.
+        Raises:
+            PelError: At the end, where no entity had one of the types.
         """
         seen: set[str] = set()
         for entity in entities:

@@ -1,11 +1,14 @@
-"""The knowledge base: a folder with entity records and, once indexed, their vectors."""
+"""The knowledge base: a folder with entity records and, once indexed, vectors of them."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from sqlite3 import Connection
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -13,32 +16,35 @@ import numpy as np
 from ..errors import PelError
 from ..files.folders import check_replaceable, left_aside, new_folder
 from .entity import Entity
-from .index.edits import Changes
-from .index.vectors import VectorIndex, auto_type
+from .index.edits import PendingEdits
+from .index.entity_index import EntityIndex
+from .index.on_disk import FOLDER, IndexRecord, remove_others, write_index
+from .index.vectors import auto_type
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex
+from .numbering import EntityRows, no_rows
 from .records import writing
-from .records.store import EntityStore
+from .records.schema import removed_rows
+from .records.store import RecordStore, State
 
 __all__ = ["Entity", "KnowledgeBase"]
 
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
-VECTORS = "vectors-{}.faiss"
-FILES = (ENTITIES, VECTORS.split("{")[0])
-NO_ROWS = np.empty(0, dtype=np.int64)
-VECTORS_META = ("dim", "metric", "index_type", "fingerprint", "vectors")
+FILES = (ENTITIES, FOLDER, "vectors-")  # those of formats 2 and 3 lay beside the records
 
 
 class KnowledgeBase(Mapping[str, Entity]):
     """A KB folder, opened to be looked up and searched. As a mapping it goes from ids to entities, in row order.
 
-    Rows number the entities, in `entities.sqlite` as in the vector file, which is memory-mapped: from 0, without gaps
-    but for those that removed entities leave until the KB is compacted. A KB can be used from several threads and from
-    forked processes; what another process adds or removes is seen at the next search. It pickles as its path.
+    A KB holds records, and for each encoder that has indexed it an index: `kb.entity_index(fingerprint).search(...)`.
+    Rows number the entities: from 0, without gaps but for those that removed entities leave until the KB is compacted.
+    A KB can be used from several threads and from forked processes. What another process adds or removes is seen at the
+    next search. It pickles as its path.
 
-    path (Path): The folder, written by `KnowledgeBase.create` or `build-kb`.
-    RAISES: `PelError` where the folder is none, or one of its files is missing, truncated or foreign.
+    Attributes:
+        path: The folder.
+        names: The index of the entities' names.
     """
 
     # What `Mapping` would do compares all items, two look-ups for each of millions of entities.
@@ -46,18 +52,26 @@ class KnowledgeBase(Mapping[str, Entity]):
     __hash__ = object.__hash__
 
     def __init__(self, path: str | Path) -> None:
+        """Open a KB.
+
+        Args:
+            path: The folder, written by `KnowledgeBase.create` or `build-kb`.
+
+        Raises:
+            PelError: There is no KB at `path`, or one of its files is missing, truncated or foreign.
+        """
         self.path = Path(path).absolute()
         if not self.path.exists() and (aside := left_aside(self.path)):
             raise PelError(
                 f"{self.path}: there is no KB; {aside[-1]} is the one that a killed process was about to replace: "
                 f"rename it back or build the KB again."
             )
-        self._store = EntityStore(self.path / ENTITIES)
+        self._store = RecordStore(self.path / ENTITIES)
         self.names = NameIndex(self._store)
-        self._n_probe: int | None = None
-        self._threads: int | None = None
-        self._vectors = self._open_vectors()
-        self._changes = self._read_changes()
+        self._removed = no_rows()
+        self._indexes: dict[str, EntityIndex] = {}
+        self._rows_of_types: dict[frozenset[str], EntityRows] = {}
+        self._catch_up()
 
     @classmethod
     def create(
@@ -71,13 +85,20 @@ class KnowledgeBase(Mapping[str, Entity]):
         retired: Iterable[tuple[str, str]] = (),
         overwrite: bool = False,
     ) -> KnowledgeBase:
-        """Build a KB folder without vectors at `path` and open it. It appears at once, or not at all.
+        """Build a KB folder without vectors and open it. It appears at once, or not at all.
 
-        source, release, licence (str): Notes kept in `meta`.
-        retired: (old id, successor) pairs, read after the entities; those whose successor is an entity are kept.
-        overwrite (bool): Replace a KB that is there already.
-        RAISES: `PelError` for no entities, an id that comes twice, a KB at `path` without `overwrite`, or anything else
-            at `path`, which is never replaced.
+        Args:
+            path: The folder.
+            entities: Numbered in this order.
+            source: A note kept in `meta`, as are `release` and `licence`.
+            release: Of the source.
+            licence: Of the source.
+            retired: (old id, successor) pairs, read after the entities. Those whose successor is an entity are kept.
+            overwrite: Replace a KB that is there already.
+
+        Raises:
+            PelError: There are no entities, an id comes twice, a KB is at `path` and `overwrite` is not set, or
+                anything else is at `path`, which is never replaced.
         """
         path = Path(path).absolute()
         check_replaceable(path, FILES)
@@ -87,13 +108,14 @@ class KnowledgeBase(Mapping[str, Entity]):
             )
         with new_folder(path) as folder:
             notes = {"source": source, "release": release, "licence": licence}
-            EntityStore.create(folder / ENTITIES, entities, retired, **notes)
+            RecordStore.create(folder / ENTITIES, entities, retired, **notes)
         return cls(path)
+
+    # --- records ---
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Format version, source, release, licence and counts; with vectors also their file, size and SHA-256, `dim`,
-        `metric`, `index_type` and the encoder's `fingerprint`."""
+        """Format version, source, release, licence and counts; `indexes`: an `IndexRecord` for each fingerprint."""
         return self._store.meta
 
     @property
@@ -102,42 +124,24 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self.meta["rows"]
 
     @property
-    def live_rows(self) -> np.ndarray:
+    def live_rows(self) -> EntityRows:
         """The rows (n,) that have an entity, ascending: all of `range(n_rows)` before the first removal."""
-        return self._changes.live(self.n_rows)
-
-    @property
-    def has_vectors(self) -> bool:
-        return "vectors" in self.meta
-
-    @property
-    def fingerprint(self) -> str | None:
-        """Names the encoder that made the vectors; None without vectors."""
-        return self.meta.get("fingerprint")
-
-    @property
-    def dim(self) -> int | None:
-        return self.meta.get("dim")
-
-    @property
-    def metric(self) -> Metric | None:
-        """Both are searched by inner product; vectors for "cosine" have unit length."""
-        return self.meta.get("metric")
+        return EntityRows(np.delete(np.arange(self.n_rows), self._removed))
 
     @property
     def n_added(self) -> int:
-        """Entities added since the vectors were written to their file."""
-        return len(self._changes.added)
+        """Entities added with vectors that no file holds yet."""
+        return len(np.unique(np.concatenate([no_rows(), *(index.added for index in self._indexes.values())])))
 
     @property
     def n_removed(self) -> int:
         """Rows that removed entities have left empty."""
-        return len(self._changes.removed)
+        return len(self._removed)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on disk of the entities and the current vectors."""
-        return (self.path / ENTITIES).stat().st_size + self.meta.get("vectors", {}).get("size", 0)
+        """Bytes on disk of the records and of all indexes."""
+        return (self.path / ENTITIES).stat().st_size + sum(index.size_bytes for index in self._indexes.values())
 
     def __len__(self) -> int:
         return len(self._store)
@@ -169,11 +173,17 @@ class KnowledgeBase(Mapping[str, Entity]):
         """The rows of those `ids` that the KB has."""
         return self._store.rows(ids)
 
-    def ids(self, rows: np.ndarray) -> np.ndarray:
-        """The ids at `rows` (integers of any shape), an object array of that shape with "" for row -1 and for the rows
-        of removed entities.
+    def ids(self, rows: EntityRows) -> np.ndarray:
+        """The ids at `rows`.
 
-        RAISES: `IndexError` for a row that the KB never had.
+        Args:
+            rows: Of any shape.
+
+        Returns:
+            An object array of that shape, with "" for row -1 and for the rows of removed entities.
+
+        Raises:
+            IndexError: The KB never had such a row.
         """
         unique, inverse = np.unique(rows, return_inverse=True)
         n_rows = self._store.latest["rows"]
@@ -186,22 +196,24 @@ class KnowledgeBase(Mapping[str, Entity]):
         """The entities that have `form` as name or alias, case, punctuation and white space aside, in row order."""
         return self._store.named(form)
 
-    def rows_of_types(self, types: Iterable[str]) -> np.ndarray:
+    def rows_of_types(self, types: Iterable[str]) -> EntityRows:
         """The rows (n,) of the entities that have any of `types`, ascending; kept until the KB changes.
 
-        RAISES: `PelError` for a type that no entity has.
+        Raises:
+            PelError: No entity has one of the types.
         """
+        self._notice_changes()
         wanted = frozenset(types)
         if wanted not in self._rows_of_types:
             found = {kind: self._store.rows_of_type(kind) for kind in sorted(wanted)}
             if unknown := [kind for kind, rows in found.items() if not len(rows)]:
                 known = ", ".join(list(self._store.type_counts())[:10])
                 raise PelError(f'{self.path}: no entity has the type "{unknown[0]}"; the commonest types are {known}.')
-            self._rows_of_types[wanted] = np.unique(np.concatenate([NO_ROWS, *found.values()]))
+            self._rows_of_types[wanted] = EntityRows(np.unique(np.concatenate([no_rows(), *found.values()])))
         return self._rows_of_types[wanted]
 
     def with_type_names(self, entity: Entity) -> Entity:
-        """`entity`, which the encoder is to read as it reads the KB's own: with the names that the KB has for types."""
+        """`entity` with the names that the KB has for its types, so that an encoder reads it as one of the KB's own."""
         names = self.meta.get("type_names")
         if not names or entity.type_names:
             return entity
@@ -219,10 +231,47 @@ class KnowledgeBase(Mapping[str, Entity]):
         """The entity that took the place of each of those `ids`, or of all, that its source has retired."""
         return self._store.successors(ids)
 
-    def same_concepts(self) -> np.ndarray:
+    def same_concepts(self) -> EntityRows:
         """Pairs (n, 2) of the rows of entities that the KB marks as the same concept: the `xrefs` of the first name the
         id of the second."""
         return self._store.same_concepts()
+
+    # --- indexes ---
+
+    @property
+    def indexes(self) -> Mapping[str, EntityIndex]:
+        """The indexes, by the fingerprint of the encoder that made each."""
+        return MappingProxyType(self._indexes)
+
+    def entity_index(self, fingerprint: str | None = None) -> EntityIndex:
+        """The index of one encoder.
+
+        Args:
+            fingerprint: Names the encoder; None: the only index there is.
+
+        Raises:
+            PelError: There is no such index, or there are several and `fingerprint` is None.
+        """
+        if fingerprint not in self._indexes:
+            self._notice_changes()
+        if not self._indexes:
+            raise PelError(
+                f"{self.path}: the KB has no vectors; run `python -m spacy pel index PIPELINE {self.path} OUT` "
+                f"or `linker.index()`."
+            )
+        known = ", ".join(f'"{one:.12}"' for one in self._indexes)
+        if fingerprint is None:
+            if len(self._indexes) > 1:
+                raise PelError(
+                    f"{self.path}: the KB has vectors of several encoders; name one by its fingerprint: {known}."
+                )
+            return next(iter(self._indexes.values()))
+        if fingerprint not in self._indexes:
+            raise PelError(
+                f'{self.path}: the KB has no vectors of the encoder "{fingerprint:.12}", only of {known}; run '
+                f"`python -m spacy pel index PIPELINE {self.path} OUT` or `linker.index()`."
+            )
+        return self._indexes[fingerprint]
 
     def index(
         self,
@@ -232,125 +281,156 @@ class KnowledgeBase(Mapping[str, Entity]):
         metric: Metric,
         fingerprint: str,
         index_type: str = "auto",
+        owners: EntityRows | None = None,
+        kind: str = "entity",
     ) -> None:
-        """Give the KB vectors, in place of those it has. Killed or failing at any moment, this leaves the KB as it was.
+        """Give the KB the vectors of an encoder, in place of those that it has of the same. Those of others stay.
 
-        blocks (Iterable[ndarray]): (n, dim) float32 each, all together one vector per entity in row order.
-        fingerprint (str): Names the encoder that made them.
-        index_type (str): "flat" for exact search, what faiss's `index_factory` takes, or "auto": exact for small KBs,
-            compressed for large ones (`vector_index.auto_type`).
-        RAISES: `PelError` for an index type that faiss refuses, vectors that are not finite, of another shape or not as
-            many as there are entities, and where the folder cannot be written or is being indexed by another process.
+        Killed or failing at any moment, this leaves the KB as it was. Where the KB has no other index, the gaps that
+        removed entities left in the rows are closed, and whoever has the KB open has to open it again. Otherwise only
+        `compact` does that.
+
+        Args:
+            blocks: (n, dim) float32 each, all together one vector for each of `owners`.
+            dim: The dimensions of a vector.
+            metric: "cosine" or "dot".
+            fingerprint: Names the encoder that made the vectors.
+            index_type: "flat" for exact search, what faiss's `index_factory` takes, or "auto": exact for small KBs,
+                compressed for large ones (`index.vectors.auto_type`).
+            owners: (v,) the row of the entity that owns each vector, ascending; None: one vector for each entity.
+            kind: What the vectors are of.
+
+        Raises:
+            PelError: faiss refuses the index type, the vectors are not finite, of another shape or not as many as
+                `owners`, the owners are not ascending rows of entities, the folder cannot be written, or another
+                process changes the KB.
         """
         if metric not in ("cosine", "dot"):
             raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
-        with self._store.change() as (connection, meta):
-            chosen = auto_type(meta["counts"]["entities"], dim) if index_type == "auto" else index_type
-            self._write_vectors(meta, blocks, dim, chosen)
-            meta.update(dim=dim, metric=metric, index_type=chosen, fingerprint=fingerprint)
-            writing.renumber_rows(connection, meta)  # last: from here on nobody else can read
-        self._reopen()
+        with self._changing() as (connection, meta):
+            rows = self.live_rows if owners is None else self._checked_owners(owners)
+            alone = not (meta["indexes"].keys() - {fingerprint})
+            self._write(
+                meta,
+                fingerprint,
+                blocks,
+                renumbered(rows, self._removed) if alone else rows,
+                kind=kind,
+                dim=dim,
+                metric=metric,
+                index_type=auto_type(len(rows), dim) if index_type == "auto" else index_type,
+            )
+            writing.forget_vectors(connection, fingerprint)
+            if alone:
+                writing.renumber_rows(connection, meta)  # last: from here on nobody else can read
+            if not removed_rows(connection):
+                writing.bring_names_up_to_date(connection, meta)
+
+    def drop_index(self, fingerprint: str) -> None:
+        """Remove the vectors of one encoder. Where the KB has none of it, nothing happens."""
+        with self._changing() as (connection, meta):
+            writing.forget_vectors(connection, fingerprint)
+            meta["indexes"].pop(fingerprint, None)
+
+    def compact(self) -> None:
+        """Write new files for each index, without the vectors of removed entities and with those of added ones, and
+        close the gaps in the rows: after many changes the search is then as fast as before them. Where the KB is open
+        elsewhere, it has to be opened again.
+
+        Raises:
+            PelError: Another process changes the KB.
+        """
+        with self._changing() as (connection, meta):
+            for fingerprint, index in self._indexes.items():
+                record = index.record
+                about = {key: record[key] for key in ("kind", "dim", "metric", "index_type")}
+                owners = renumbered(index.owners(), self._removed)
+                self._write(meta, fingerprint, index.blocks(), owners, **about)
+                writing.forget_vectors(connection, fingerprint)
+            writing.renumber_rows(connection, meta)
+            writing.bring_names_up_to_date(connection, meta)
+
+    # --- changes ---
 
     def add(
-        self, entities: Sequence[Entity], vectors: np.ndarray | None = None, fingerprint: str | None = None
+        self,
+        entities: Sequence[Entity],
+        vectors: np.ndarray | None = None,
+        fingerprint: str | None = None,
+        *,
+        owners: Sequence[int] | None = None,
     ) -> None:
         """Add new entities in one transaction: killed or failing at any moment, this leaves the KB as it was.
 
-        vectors (n, dim): Where the KB has vectors, those of `entities`, by the encoder that `fingerprint` names.
-        RAISES: `PelError` for ids that come twice or are in the KB, vectors that are missing, not finite or of another
-            shape or encoder, and where another process is changing the KB.
+        Args:
+            entities: With ids that the KB does not have.
+            vectors: (v, dim) where the KB has an index; no other index gets any, see `EntityIndex.n_missing`.
+            fingerprint: Names the encoder that made `vectors`.
+            owners: (v,) the place in `entities` of the one that owns each vector, ascending; None: one vector each.
+
+        Raises:
+            PelError: An id comes twice or is in the KB; vectors are missing, not finite or of another shape or encoder;
+                another process changes the KB.
         """
-        self._change(entities, vectors, fingerprint)
+        self._put(entities, vectors, fingerprint, owners)
 
     def update(
-        self, entities: Sequence[Entity], vectors: np.ndarray | None = None, fingerprint: str | None = None
+        self,
+        entities: Sequence[Entity],
+        vectors: np.ndarray | None = None,
+        fingerprint: str | None = None,
+        *,
+        owners: Sequence[int] | None = None,
     ) -> None:
-        """Put `entities` in the place of those with the same ids, as `add` does. RAISES: `PelError` as `add`, and for
-        an id that is not in the KB."""
-        self._change(entities, vectors, fingerprint, replaced=[entity.id for entity in entities])
+        """Put `entities` in the place of those with the same ids, as `add` does.
+
+        Raises:
+            PelError: As for `add`, and where an id is not in the KB.
+        """
+        self._put(entities, vectors, fingerprint, owners, replaced=[entity.id for entity in entities])
 
     def remove(self, ids: Iterable[str]) -> None:
-        """Remove entities in one transaction. They are never found again. RAISES: `PelError` for an id that is not in
-        the KB, and where none would be left."""
-        with self._store.change() as (connection, meta):
+        """Remove entities in one transaction. They are never found again.
+
+        Raises:
+            PelError: An id is not in the KB, or no entity would be left.
+        """
+        with self._changing() as (connection, meta):
             writing.remove(connection, meta, list(ids))
             if not meta["counts"]["entities"]:
                 raise PelError(f"{self.path}: these are all its entities; one must stay.")
-        self._reopen()
 
-    def compact(self) -> None:
-        """Write the vectors of all entities to one file, without the removed and with the added ones, and close the
-        gaps in the rows: after many changes the search is then as fast as before them. Where the KB is open elsewhere,
-        it has to be opened again. RAISES: `PelError` where another process has just changed or indexed it."""
-        self._notice_changes()
-        with self._store.change() as (connection, meta):
-            if meta != self.meta:
-                raise PelError(f"{self.path}: has changed since it was opened; open the KB again and repeat.")
-            if self._vectors is not None:
-                self._write_vectors(meta, self.vector_blocks(), self._vectors.dim, meta["index_type"])
-            writing.renumber_rows(connection, meta)
-        self._reopen()
+    # --- the folder ---
 
-    def drop_vectors(self) -> None:
-        """Leave the KB with its entities only, as before `index`: for vectors that no encoder fits any more."""
-        if self.has_vectors:
-            with self._store.change() as (connection, meta):
-                connection.execute("DELETE FROM added")
-                for key in VECTORS_META:
-                    meta.pop(key, None)
-            self._reopen()
-
-    def search(self, queries: np.ndarray, k: int, within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The `k` entities with the largest inner product for each of `queries` (q, dim) float32.
-
-        within: The rows to search in, ascending, such as `rows_of_types` gives; None: all.
-        RETURNS: scores (q, k) float32 and rows (q, k) int64, best first; row -1 and score -inf where k > len(kb).
-        RAISES: `PelError` for a KB without vectors or queries of another dimension.
-        """
-        if self._vectors is None:
-            raise PelError(
-                f"{self.path}: the KB has no vectors; run `python -m spacy pel index PIPELINE {self.path} OUT` "
-                f"or `linker.index()`."
-            )
-        self._notice_changes()
-        return self._changes.search(self._vectors, queries, k, within)
-
-    def similarities(self, query: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The inner products (m,) float32 of `query` (d,) with the vectors of those of `rows` (n,), ascending, that an
-        entity has now. RETURNS: these rows (m,) and the products. To be called after a `search`, which sees changes."""
-        assert self._vectors is not None
-        rows, vectors = self._changes.vectors_of(self._vectors, rows)
-        return rows, vectors @ query
-
-    def vector_blocks(self) -> Iterator[np.ndarray]:
-        """The vectors of all entities, in blocks (n, dim) float32 of row order; none where the KB has none."""
-        return iter(()) if self._vectors is None else self._changes.blocks(self._vectors)
-
-    def copy_to(self, path: str | Path, *, vectors: bool = True) -> KnowledgeBase:
-        """Copy the KB to the folder `path`, at once or not at all, and open the copy.
+    def copy_to(self, path: str | Path, *, indexes: Collection[str] | None = None) -> KnowledgeBase:
+        """Copy the KB to a folder, at once or not at all, and open the copy.
 
         A KB that is there already is replaced; whoever has it mapped keeps it. The KB's own folder is left as it is.
 
-        vectors (bool): Copy the vectors too, if there are any.
-        RAISES: `PelError` for anything else at `path`, or where the KB has changed since it was opened.
+        Args:
+            path: The folder.
+            indexes: The fingerprints of the indexes to copy; None: all.
+
+        Raises:
+            PelError: Something else is at `path`, or the KB changes meanwhile.
         """
         path = Path(path).absolute()
         if path.exists() and path.samefile(self.path):
             return self
         check_replaceable(path, FILES)
         self._notice_changes()
+        own = {key: record for key, record in self.meta["indexes"].items() if indexes is None or key in indexes}
         with new_folder(path) as folder:
-            keys = [key for key in self.meta if vectors or key not in VECTORS_META]
-            self._store.copy_to(folder / ENTITIES, {key: self.meta[key] for key in keys}, vectors=vectors)
-            if vectors and self.has_vectors:
-                file = self.meta["vectors"]["file"]
-                shutil.copyfile(self.path / file, folder / file)
+            self._store.copy_to(folder / ENTITIES, self.meta | {"indexes": own})
+            for file in (file for record in own.values() for file in record["files"].values()):
+                (folder / file["name"]).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(self.path / file["name"], folder / file["name"])
         return type(self)(path)
 
     def close(self) -> None:
         """Close the files. A closed KB is of no more use."""
         self._store.close()
-        self._vectors = None
+        self._indexes = {}
 
     def __reduce__(self) -> tuple[type[KnowledgeBase], tuple[Path]]:
         return type(self), (self.path,)
@@ -358,97 +438,113 @@ class KnowledgeBase(Mapping[str, Entity]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} entities)"
 
-    def _change(
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Connection, dict[str, Any]]]:
+        """`RecordStore.change`, with this KB as it is on the disk before, and as it has become afterwards."""
+        with self._store.change() as (connection, meta):
+            self._catch_up()
+            remove_others(self.path, meta["indexes"])  # what a killed process left
+            yield connection, meta
+        self._catch_up()
+        self._remove_other_files()
+
+    def _put(
         self,
         entities: Sequence[Entity],
         vectors: np.ndarray | None,
         fingerprint: str | None,
+        owners: Sequence[int] | None,
         replaced: Sequence[str] = (),
     ) -> None:
-        with self._store.change() as (connection, meta):
-            self._check_added(meta, entities, vectors, fingerprint)
+        places = np.arange(len(entities)) if owners is None else np.asarray(owners, dtype=np.int64)
+        with self._changing() as (connection, meta):
+            self._check_added(meta["indexes"], len(entities), places, vectors, fingerprint)
             if replaced:
                 writing.delete_entities(connection, meta, replaced)
-            writing.add(connection, meta, entities, vectors)
-        self._reopen()
+            rows = writing.add(connection, meta, entities)
+            if vectors is not None and fingerprint is not None:
+                writing.add_vectors(connection, fingerprint, EntityRows(rows[places]), vectors)
 
     def _check_added(
-        self, meta: dict[str, Any], entities: Sequence[Entity], vectors: np.ndarray | None, fingerprint: str | None
+        self,
+        indexes: dict[str, IndexRecord],
+        n_entities: int,
+        places: np.ndarray,
+        vectors: np.ndarray | None,
+        fingerprint: str | None,
     ) -> None:
-        """Raise unless `vectors` are what the KB, as it is now on the disk, needs for `entities`."""
-        if "vectors" not in meta:
+        """Raise unless `vectors` are what one of `indexes` needs for new entities at those `places` among them."""
+        if not indexes:
             if vectors is not None:
                 raise PelError(f"{self.path}: the KB has no vectors; add entities without, then index the KB.")
-        elif vectors is None or vectors.shape != (len(entities), meta["dim"]):
-            shape = "none" if vectors is None else f"the shape {vectors.shape}"
-            raise PelError(f"Expected vectors of the shape ({len(entities)}, {meta['dim']}), got {shape}.")
-        elif fingerprint != meta["fingerprint"]:
+            return
+        if vectors is not None and fingerprint not in indexes:
             raise PelError(
                 f"{self.path}: its vectors are of another encoder than those to add; run `python -m spacy pel index`."
             )
-        elif not np.isfinite(vectors).all():
+        dim = indexes[fingerprint if fingerprint in indexes else min(indexes)]["dim"]
+        if vectors is None or vectors.shape != (len(places), dim):
+            shape = "none" if vectors is None else f"the shape {vectors.shape}"
+            raise PelError(f"Expected vectors of the shape ({len(places)}, {dim}), got {shape}.")
+        if not np.isfinite(vectors).all():
             raise PelError("A vector to add is not finite; check the encoder's weights.")
+        if (np.diff(places) < 0).any() or not np.isin(places, np.arange(n_entities)).all():
+            raise PelError(f"The owners of the vectors to add must be ascending places among {n_entities} entities.")
 
-    def _write_vectors(self, meta: dict[str, Any], blocks: Iterable[np.ndarray], dim: int, index_type: str) -> None:
-        """Write `blocks` to a new file beside the present one, which goes once `_reopen` has turned to the new one."""
-        replaced = meta.get("vectors", {}).get("file")
-        self._remove_vectors(keep=replaced)
-        path, count = self.path / _next_vectors(replaced), meta["counts"]["entities"]
-        sha256 = VectorIndex.write(path, blocks, count=count, dim=dim, index_type=index_type)
-        sample = VectorIndex.sample_digest(path)
-        size = path.stat().st_size
-        meta["vectors"] = {"file": path.name, "rows": count, "size": size, "sha256": sha256, "sample": sample}
+    def _checked_owners(self, owners: EntityRows) -> EntityRows:
+        if not len(owners) or (np.diff(owners) < 0).any() or not np.isin(owners, self.live_rows).all():
+            raise PelError(f"{self.path}: the owners of the vectors must be rows of entities, ascending.")
+        return owners
 
-    def _reopen(self) -> None:
-        """Turn to the files as they are after a change, and remove those that it has replaced."""
-        self._vectors = self._open_vectors()
-        self._changes = self._read_changes()
-        self._remove_vectors(keep=self.meta.get("vectors", {}).get("file"))
+    def _write(
+        self, meta: dict[str, Any], fingerprint: str, blocks: Iterable[np.ndarray], owners: EntityRows, **about: Any
+    ) -> None:
+        """Write new files of an index beside those it has, which go once they are no longer named."""
+        before = meta["indexes"].get(fingerprint)
+        meta["indexes"][fingerprint] = write_index(self.path, fingerprint, blocks, owners, before=before, **about)
 
-    def _read_changes(self) -> Changes:
-        self._rows_of_types: dict[frozenset[str], np.ndarray] = {}
-        return Changes(self._store.removed_rows(), *self._store.added_vectors(self.dim or 0))
+    def _remove_other_files(self) -> None:
+        """Remove the files that no index has any more, unless another process is writing some."""
+        with self._store.undisturbed() as meta:
+            if meta is not None:
+                remove_others(self.path, meta["indexes"])
 
-    def set_search(self, *, n_probe: int | None = None, threads: int | None = None) -> None:
-        """How to search: the cells that are visited of an index that has cells (None: as it was built), and the threads
-        used (None: as many as faiss takes)."""
-        self._n_probe, self._threads = n_probe, threads
-        if self._vectors is not None:
-            self._vectors.n_probe, self._vectors.threads = n_probe, threads
+    def _bring_up_to_date(self, index: EntityIndex) -> None:
+        self._notice_changes()
+        if self._indexes.get(index.fingerprint) is not index:
+            raise PelError(f'{self.path}: the index "{index.fingerprint:.12}" is no longer in this KB; index it again.')
 
     def _notice_changes(self) -> None:
-        """Take over what another process has added or removed; not other vectors, which may be of another encoder."""
-        latest = self._store.latest_meta()
-        if latest != self.meta and latest.get("vectors") == self.meta.get("vectors"):
-            self._store.meta = latest
-            self._changes = self._read_changes()
+        """Take over what another process has changed."""
+        if self._store.latest_meta() != self.meta:
+            self._catch_up()
 
-    def _open_vectors(self) -> VectorIndex | None:
-        if not self.has_vectors:
-            return None
-        recorded = self.meta["vectors"]
-        path, size = self.path / recorded["file"], recorded["size"]
-        try:
-            if not path.is_file():
-                raise PelError(f"{path}: the file is missing")
-            if path.stat().st_size != size:  # before it is mapped: reading past the end of a mapped file is fatal
-                raise PelError(f"{path}: has {path.stat().st_size} bytes instead of {size}")
-            vectors = VectorIndex.open(path)
-            same_shape = (len(vectors), vectors.dim) == (recorded["rows"], self.dim)
-            if not same_shape or VectorIndex.sample_digest(path) != recorded.get("sample"):
-                raise PelError(f"{path}: holds the vectors of another KB")
-        except PelError as error:
-            raise PelError(f"{error}; {self._store.remedy()}") from error
-        vectors.n_probe, vectors.threads = self._n_probe, self._threads
-        return vectors
+    def _catch_up(self) -> None:
+        """Turn to the files as they are now."""
+        state = self._store.state()
+        while True:
+            try:
+                return self._take_over(state)
+            except PelError as error:  # unless another process has just replaced the file that is missing
+                before, state = state, self._store.state()
+                if state.meta == before.meta:
+                    raise PelError(f"{error}; {self._store.remedy()}") from error
 
-    def _remove_vectors(self, keep: str | None) -> None:
-        """Remove the vector files, whole or in part, that killed processes left."""
-        for path in self.path.glob(VECTORS.format("*") + "*"):
-            if path.name != keep:
-                path.unlink()
+    def _take_over(self, state: State) -> None:
+        indexes = {}
+        for fingerprint, record in state.meta["indexes"].items():
+            added = state.vectors_of(fingerprint, record["dim"])
+            edits = PendingEdits(state.meta["counts"]["entities"], state.removed, *added)
+            index = self._indexes.get(fingerprint)
+            if index is None:
+                index = EntityIndex.open(self.path, fingerprint, record, edits, self._bring_up_to_date)
+            else:
+                index.turn_to(self.path, record, edits)
+            indexes[fingerprint] = index
+        self._indexes, self._removed, self._rows_of_types = indexes, state.removed, {}
+        self._store.adopt(state.meta)
 
 
-def _next_vectors(name: str | None) -> str:
-    number = int(name.split("-")[1].split(".")[0]) if name else 0
-    return VECTORS.format(number + 1)
+def renumbered(rows: EntityRows, removed: EntityRows) -> EntityRows:
+    """`rows`, none of which is `removed`, once the gaps of these are closed. Both are ascending."""
+    return EntityRows(rows - np.searchsorted(removed, rows))

@@ -8,7 +8,9 @@ from itertools import islice
 import numpy as np
 
 from ..errors import PelError
-from .index.vectors import BLOCK, sha256
+from .index.entity_index import EntityIndex
+from .index.files import sha256
+from .index.vectors import BLOCK, FLAT
 from .knowledge_base import KnowledgeBase
 
 UNIT_WITHIN = 1e-3  # an exact index; a compressed one keeps lengths only roughly
@@ -16,12 +18,17 @@ COMPRESSED_WITHIN = 0.05
 
 
 def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: None) -> list[str]:
-    """What is wrong with the files of `kb`, as sentences; none if all is well.
+    """Read a KB from end to end: records, and of every index its files, owners and vectors.
 
-    Every record is read and counted, the vector file hashed, every vector looked at: it must be finite and, where
-    cosines are searched, of unit length (within what the index type keeps).
+    A vector must be finite and, where cosines are searched, of unit length (within what the index type keeps). Its
+    owner must be an entity of the KB.
 
-    on_progress: called with the number of entities after each block of records.
+    Args:
+        kb: The KB.
+        on_progress: Called with the number of entities after each block of records.
+
+    Returns:
+        What is wrong, as sentences; none if all is well.
     """
     problems = []
     entities = kb.entities()
@@ -34,26 +41,35 @@ def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: N
         problems.append(str(error))
     if n_entities != len(kb):
         problems.append(f"{kb.path}: {n_entities:,} records can be read, meta says {len(kb):,}")
-    if kb.has_vectors:
-        problems += _vector_problems(kb)
+    for fingerprint, index in kb.indexes.items():
+        where = f"{kb.path}" if len(kb.indexes) == 1 else f"{kb.path}, index {fingerprint:.12}"
+        problems += [*_file_problems(kb, index), *_vector_problems(kb, index, where)]
     return problems
 
 
-def _vector_problems(kb: KnowledgeBase) -> Iterator[str]:
-    recorded = kb.meta["vectors"]
-    path = kb.path / recorded["file"]
-    if sha256(path) != recorded["sha256"]:
-        yield f"{path}: its SHA-256 is not the one that meta recorded: the file has changed since it was written"
-    within = UNIT_WITHIN if kb.meta["index_type"] == "flat" else COMPRESSED_WITHIN
+def _file_problems(kb: KnowledgeBase, index: EntityIndex) -> Iterator[str]:
+    for file in index.record["files"].values():
+        path = kb.path / file["name"]
+        if sha256(path) != file["sha256"]:
+            yield f"{path}: its SHA-256 is not the one that meta recorded: the file has changed since it was written"
+
+
+def _vector_problems(kb: KnowledgeBase, index: EntityIndex, where: str) -> Iterator[str]:
+    owners = index.owners()
+    if (np.diff(owners) < 0).any():
+        yield f"{where}: the owners of the vectors are not in the order of the rows"
+    if foreign := int((~np.isin(owners, kb.live_rows)).sum()):
+        yield f"{where}: {foreign:,} vectors belong to no entity"
+    within = UNIT_WITHIN if index.index_type == FLAT else COMPRESSED_WITHIN
     n_vectors = infinite = odd = 0
-    for block in kb.vector_blocks():
+    for block in index.blocks():
         n_vectors += len(block)
         lengths = np.linalg.norm(block.astype(np.float64), axis=1)
         infinite += int((~np.isfinite(lengths)).sum())
         odd += int((np.abs(lengths[np.isfinite(lengths)] - 1) > within).sum())
-    if n_vectors != len(kb):
-        yield f"{kb.path}: {n_vectors:,} vectors for {len(kb):,} entities"
+    if n_vectors != len(owners):
+        yield f"{where}: {n_vectors:,} vectors with {len(owners):,} owners"
     if infinite:
-        yield f"{kb.path}: {infinite:,} vectors are not finite"
-    if odd and kb.metric == "cosine":
-        yield f"{kb.path}: {odd:,} vectors are not of unit length"
+        yield f"{where}: {infinite:,} vectors are not finite"
+    if odd and index.metric == "cosine":
+        yield f"{where}: {odd:,} vectors are not of unit length"

@@ -41,21 +41,22 @@ def encoded(
         PelError: If the vectors of the KB are of another encoder.
     """
     named = [kb.with_type_names(entity) for entity in entities]
-    if not kb.has_vectors:
+    if not kb.indexes:
         return named, None, None
     check_fingerprint(kb, fingerprint)
     return named, encode_entities(model, named), fingerprint
 
 
 def check_fingerprint(kb: KnowledgeBase, fingerprint: str) -> None:
-    """Check that the vectors of `kb` are of the encoder with that fingerprint.
+    """Check that `kb`, which has an index, has one of the encoder with that fingerprint.
 
     Raises:
-        PelError: If they are not.
+        PelError: If it has not.
     """
-    if kb.fingerprint != fingerprint:
+    if fingerprint not in kb.indexes:
+        theirs = ", ".join(f"{one:.12}" for one in kb.indexes)
         raise PelError(
-            f"The KB {kb.path} was indexed with another encoder (its fingerprint is {kb.fingerprint:.12}, that of "
+            f"The KB {kb.path} was indexed with another encoder (its fingerprint is {theirs}, that of "
             f"this linker {fingerprint:.12}): run `python -m spacy pel index PIPELINE {kb.path} OUT`, or "
             "linker.index() in Python."
         )

@@ -29,17 +29,18 @@ def kb_ignored() -> Iterator[None]:
 def write_kb(kb: KnowledgeBase, folder: Path, fingerprint: str) -> None:
     """Copy `kb` to `folder`, with its vectors only if they are those of the encoder named by `fingerprint`: others are
     left out, so that what is saved can always be loaded."""
-    path, fits = folder / FOLDER, kb.fingerprint == fingerprint
+    path, fits = folder / FOLDER, fingerprint in kb.indexes
     if not fits and path.exists() and path.samefile(kb.path):
-        kb.drop_vectors()
+        for other in list(kb.indexes):
+            kb.drop_index(other)
     else:
-        kb.copy_to(path, vectors=fits)
+        kb.copy_to(path, indexes=[fingerprint])
     (folder / REFERENCE).unlink(missing_ok=True)
 
 
 def write_reference(kb: KnowledgeBase, folder: Path) -> None:
-    """Write where `kb` is, and the encoder its vectors (if any) were made with."""
-    srsly.write_json(folder / REFERENCE, {"path": str(kb.path.resolve()), "fingerprint": kb.fingerprint})
+    """Write where `kb` is, and the encoders that have indexed it."""
+    srsly.write_json(folder / REFERENCE, {"path": str(kb.path.resolve()), "fingerprints": list(kb.indexes)})
 
 
 def find_kb(folder: Path) -> tuple[Path | None, bool]:

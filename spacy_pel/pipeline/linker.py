@@ -7,6 +7,7 @@ built.
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -227,10 +228,13 @@ class PelLinker(TrainablePipe):
         from .indexing import check_fingerprint
 
         kb = self.require_kb()
-        if kb.has_vectors:
+        if kb.indexes:
             check_fingerprint(kb, self.fingerprint)
-        kb.set_search(n_probe=self.settings.n_probe, threads=self.settings.search_threads)
-        return VectorSearch(kb.search) if weights is None else HybridSearch(kb, kb.names, weights)
+        index = kb.entity_index(self.fingerprint)
+        options: dict[str, Any] = {"n_probe": self.settings.n_probe, "threads": self.settings.search_threads}
+        if weights is None:
+            return VectorSearch(partial(index.search, **options))
+        return HybridSearch(index, kb.names, weights, **options)
 
     # --- tuning ---
 

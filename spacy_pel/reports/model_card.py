@@ -48,8 +48,8 @@ def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None 
 def _about_kb(kb: KnowledgeBase) -> list[tuple[str, str]]:
     notes = [(key.capitalize(), kb.meta.get(key) or "not stated") for key in ("source", "release", "licence")]
     counts = [(what.capitalize(), f"{count:,}") for what, count in kb.meta["counts"].items()]
-    index = f"{kb.meta['index_type']}, {kb.metric}, {kb.dim} dimensions" if kb.has_vectors else "none"
-    return [*notes, *counts, ("Index", index), ("On disk", f"{kb.size_bytes / 1e6:,.1f} MB")]
+    indexes = [f"{one.index_type}, {one.metric}, {one.dim} dimensions" for one in kb.indexes.values()]
+    return [*notes, *counts, ("Index", "; ".join(indexes) or "none"), ("On disk", f"{kb.size_bytes / 1e6:,.1f} MB")]
 
 
 def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from spacy.tokens import Span
 from thinc.api import Model
 
 from ..kb.knowledge_base import KnowledgeBase
+from ..kb.numbering import EntityRows, no_rows
 from ..mentions.abbreviations import LongForms, long_forms
 from ..models.bi_encoder import UNREADABLE, encode_spans
 from .search import Found, Queries, Scored, Search
@@ -77,7 +78,7 @@ def _find(
     types: Sequence[frozenset[str] | None],
     reading: Reading,
 ) -> list[Found]:
-    nothing = Scored(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), {})
+    nothing = Scored(no_rows(), np.empty(0, dtype=np.float32), {})
     scored = [nothing] * len(spans)
     for allowed in dict.fromkeys(types):
         numbers = [i for i, own in enumerate(types) if own == allowed]
@@ -96,7 +97,7 @@ def _find(
 
 def _named(kb: KnowledgeBase, scored: Sequence[Scored], spans: Sequence[Span]) -> list[Found]:
     """With ids in place of rows; an entity that has been removed meanwhile is left out."""
-    ids = kb.ids(np.concatenate([one.rows for one in scored])) if scored else np.empty(0, dtype=object)
+    ids = kb.ids(EntityRows(np.concatenate([one.rows for one in scored]))) if scored else np.empty(0, dtype=object)
     ends = np.cumsum([len(one.rows) for one in scored])
     named = []
     for one, own, span in zip(scored, np.split(ids, ends[:-1]) if len(scored) else [], spans, strict=True):

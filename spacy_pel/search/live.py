@@ -11,6 +11,7 @@ from thinc.api import Model
 
 from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
+from ..kb.numbering import EntityPlaces, EntityRows, VectorNumbers
 from ..models.bi_encoder import encode_entity_rows, row_builder, vector_size
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.token_rows import TokenRows
@@ -42,9 +43,13 @@ class LiveIndex:
             self._token_rows = row_builder(self._model).entities(self._kb.entities())
         return self._token_rows
 
-    def places_of(self, rows: np.ndarray) -> np.ndarray:
+    def places_of(self, rows: EntityRows) -> EntityPlaces:
         """The places of the entities at `rows`, of the same shape."""
-        return np.searchsorted(self.rows, rows)
+        return EntityPlaces(np.searchsorted(self.rows, rows))
+
+    def rows_of(self, places: EntityPlaces) -> EntityRows:
+        """The rows in the KB of the entities at `places`, of the same shape."""
+        return EntityRows(self.rows[places])
 
     def updated(self) -> None:
         """Note that the weights have changed."""
@@ -69,7 +74,7 @@ class LiveIndex:
         index = self.refresh() if self.index is None or self._age > MAX_AGE else self.index
         return VectorSearch(lambda vectors, k, within: self._found(index, self.rows, vectors, k, within))
 
-    def search_over(self, rows: np.ndarray) -> VectorSearch:
+    def search_over(self, rows: EntityRows) -> VectorSearch:
         """A search over the entities at these `rows` (n,) alone, ascending, which are encoded now."""
         start = perf_counter()
         own = self.token_rows.take(self.places_of(rows))
@@ -79,12 +84,12 @@ class LiveIndex:
 
     @staticmethod
     def _found(
-        index: VectorIndex, rows: np.ndarray, vectors: np.ndarray, k: int, within: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+        index: VectorIndex, rows: EntityRows, vectors: np.ndarray, k: int, within: EntityRows | None
+    ) -> tuple[np.ndarray, EntityRows]:
         """What `index`, whose vectors are those of `rows`, finds, as rows of the KB."""
-        numbers = None if within is None else np.isin(rows, within).nonzero()[0]
+        numbers = None if within is None else VectorNumbers(np.isin(rows, within).nonzero()[0])
         scores, found = index.search(vectors, k, within=numbers)
-        return scores, np.where(found < 0, found, rows[found])
+        return scores, EntityRows(np.where(found < 0, found, rows[found]))
 
     def _vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
         for start in range(0, len(rows), ENTITIES_AT_ONCE):

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from spacy.tokens import Span
 
+from ..kb.numbering import EntityRows
 from ..mentions.links import RankedIds
 
 SIMILARITY, NGRAM, EXACT = "similarity", "ngram", "exact"
@@ -34,19 +35,21 @@ class Scored(NamedTuple):
         parts: What each score is made of, by name, (n,) each.
     """
 
-    rows: np.ndarray
+    rows: EntityRows
     scores: np.ndarray
     parts: Mapping[str, np.ndarray]
 
     def first(self, k: int | None) -> Scored:
         """The `k` best of them; None for all."""
-        return Scored(self.rows[:k], self.scores[:k], {name: values[:k] for name, values in self.parts.items()})
+        return Scored(
+            EntityRows(self.rows[:k]), self.scores[:k], {name: values[:k] for name, values in self.parts.items()}
+        )
 
 
 class Search(Protocol):
     """A way to search a KB."""
 
-    def __call__(self, queries: Queries, k: int, within: np.ndarray | None = None) -> list[Scored]:
+    def __call__(self, queries: Queries, k: int, within: EntityRows | None = None) -> list[Scored]:
         """Search for the best entities of every query.
 
         Args:
@@ -68,13 +71,15 @@ class VectorSearch:
             -1 where there are fewer.
     """
 
-    def __init__(self, search: Callable[[np.ndarray, int, np.ndarray | None], tuple[np.ndarray, np.ndarray]]) -> None:
+    def __init__(self, search: Callable[[np.ndarray, int, EntityRows | None], tuple[np.ndarray, EntityRows]]) -> None:
         self._search = search
 
-    def __call__(self, queries: Queries, k: int, within: np.ndarray | None = None) -> list[Scored]:
+    def __call__(self, queries: Queries, k: int, within: EntityRows | None = None) -> list[Scored]:
         scores, rows = self._search(queries.vectors, k, within)
         there = (rows >= 0).sum(axis=1).tolist()
-        return [Scored(rows[i, :n], scores[i, :n], {SIMILARITY: scores[i, :n]}) for i, n in enumerate(there)]
+        return [
+            Scored(EntityRows(rows[i, :n]), scores[i, :n], {SIMILARITY: scores[i, :n]}) for i, n in enumerate(there)
+        ]
 
 
 class Found(NamedTuple):

@@ -15,6 +15,7 @@ from thinc.api import Model, to_numpy
 
 from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
+from ..kb.numbering import EntityPlaces, EntityRows
 from ..mentions.gold import GoldMention, with_successors
 from ..models.bi_encoder import row_builder, score_of
 from ..models.encoder import tower_module
@@ -69,7 +70,7 @@ class TrainingSession:
         RETURNS: the mean loss of the mentions that have an entity; 0.0 if there are none."""
         mentions = with_successors(mentions, self.kb)
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
-        places = dict(zip(known, self.live.places_of(np.array(list(known.values()))).tolist(), strict=True))
+        places = dict(zip(known, self.live.places_of(EntityRows(np.array(list(known.values())))).tolist(), strict=True))
         correct = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
         rows = self._rows_of([mention.span for mention in mentions])
         used = [i for i in range(len(mentions)) if correct[i] and len(rows[i])]
@@ -88,7 +89,7 @@ class TrainingSession:
             self.live.index if self.live.index is not None or not objective.negatives.n_hard else self.live.refresh(),
             objective.loss.logit_scale,
         )
-        gold = np.array([self._rng.choice(own) for own in correct])
+        gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
@@ -106,7 +107,7 @@ class TrainingSession:
         self._loss += loss
         return loss / len(used)
 
-    def _candidate_rows(self, batch: TrainingBatch, gold: np.ndarray, forms: Sequence[str]) -> TokenRows:
+    def _candidate_rows(self, batch: TrainingBatch, gold: EntityPlaces, forms: Sequence[str]) -> TokenRows:
         """The token rows of `batch`; of a share of the `gold` (m,), without the names that are `forms` (m)."""
         rows = self.live.token_rows.take(batch.entity_places)
         if not self.objective.mask_names:  # nothing is drawn either, so that other draws stay as they were
@@ -114,7 +115,7 @@ class TrainingSession:
         masked = (self._rng.random(len(gold)) < self.objective.mask_names).nonzero()[0]
         if not len(masked):
             return rows
-        entities = [self.kb[id_] for id_ in self.kb.ids(self.live.rows[gold[masked]]).tolist()]
+        entities = [self.kb[id_] for id_ in self.kb.ids(self.live.rows_of(EntityPlaces(gold[masked]))).tolist()]
         builder = row_builder(self.model)
         return with_masked_names(rows, batch.gold[masked], entities, [forms[i] for i in masked], builder)
 

@@ -14,6 +14,7 @@ import pytest
 from spacy_pel.errors import PelError
 from spacy_pel.files.folders import left_aside
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+from spacy_pel.kb.verify import verify
 
 PRELUDE = """
 import os, signal, sqlite3, sys, time
@@ -21,7 +22,8 @@ from pathlib import Path
 import numpy as np
 from spacy_pel.files import folders
 from spacy_pel.kb import knowledge_base
-from spacy_pel.kb.records import writing
+from spacy_pel.kb.index import files, on_disk, vectors
+from spacy_pel.kb.records import schema, writing
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 path = sys.argv[1]
@@ -43,8 +45,8 @@ def blocks(kill_at=None, pause=0.0):
         time.sleep(pause)
         yield np.full((1, 4), 2.0, dtype="float32")
 
-def index(*args):
-    KnowledgeBase(path).index(blocks(*args), dim=4, metric="dot", fingerprint="new")
+def index(*args, fingerprint="old"):
+    KnowledgeBase(path).index(blocks(*args), dim=4, metric="dot", fingerprint=fingerprint)
 
 def build(*args):
     KnowledgeBase.create(path, entities(*args), overwrite=True)
@@ -68,6 +70,16 @@ def names(folder) -> set[str]:
     return {file.name for file in folder.iterdir()}
 
 
+def files(folder) -> set[str]:
+    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+
+
+def check_files(kb: KnowledgeBase) -> None:
+    """No file is there but those that `meta` names, and all of these are as they were written."""
+    named = {file["name"] for record in kb.meta["indexes"].values() for file in record["files"].values()}
+    assert files(kb.path) == {"entities.sqlite", *named} and verify(kb) == []
+
+
 @pytest.fixture
 def old(tmp_path) -> KnowledgeBase:
     kb = KnowledgeBase.create(tmp_path / "kb", [Entity(id=f"old-{i}", name=f"entity {i}") for i in range(50)])
@@ -75,12 +87,14 @@ def old(tmp_path) -> KnowledgeBase:
     return kb
 
 
-def check_before_or_after(path, vectors_of: dict[str, float]) -> str:
+def check_before_or_after(path, value_of: dict[str, float]) -> str:
+    """Which of the names in `value_of` the KB has, by the number that its vectors are full of."""
     kb = KnowledgeBase(path)
     assert len(list(kb.entities())) == len(kb) == 50
-    scores, rows = kb.search(np.ones((1, 4), dtype="float32"), 50)
-    assert sorted(rows[0]) == list(range(50)) and (scores == 4 * vectors_of[kb.fingerprint]).all()
-    return kb.fingerprint
+    scores, rows = kb.entity_index("old").search(np.ones((1, 4), dtype="float32"), 50)
+    assert sorted(rows[0]) == list(range(50)) and (scores == scores[0, 0]).all()
+    (name,) = [name for name, value in value_of.items() if scores[0, 0] == 4 * value]
+    return name
 
 
 # --- building --------------------------------------------------------------------------------------------------------
@@ -89,7 +103,7 @@ BUILD_KILLS = {
     "first entity": "build(5000, 0)",
     "amid entities": "build(5000, 3210)",
     "before the ids are indexed": "writing._index_ids = die; build(10)",
-    "before meta is written": "writing.write_meta = die; build(10)",
+    "before meta is written": "schema.write_meta = die; build(10)",
     "before the files are on the disk": "folders.sync = die; build(10)",
 }
 
@@ -141,7 +155,7 @@ def test_killed_before_the_old_kb_is_removed(old):
 
 def test_killed_copy(old, tmp_path):
     target = old.copy_to(tmp_path / "target").path
-    old.index([np.full((50, 4), 2.0, dtype="float32")], dim=4, metric="dot", fingerprint="new")
+    old.index([np.full((50, 4), 2.0, dtype="float32")], dim=4, metric="dot", fingerprint="old")
     run_killed(f"knowledge_base.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
     assert check_before_or_after(target, {"old": 1.0}) == "old"
     old.copy_to(target)
@@ -161,11 +175,10 @@ INDEX_KILLS = {
     "first block": ("index(0)", "old"),
     "amid blocks": ("index(25)", "old"),
     "before the vector file gets its name": ("Path.rename = die; index()", "old"),
-    "between the vector file and meta": ("writing.write_meta = die; index()", "old"),
+    "between the two files": ("on_disk._write_owners = die; index()", "old"),
+    "between the vector file and meta": ("schema.write_meta = die; index()", "old"),
     "amid the meta transaction": (
-        "write = writing.write_meta\n"
-        "writing.write_meta = lambda connection, meta: die(write(connection, meta))\n"
-        "index()",
+        "write = schema.write_meta\nschema.write_meta = lambda connection, meta: die(write(connection, meta))\nindex()",
         "old",
     ),
     "before the old file is removed": ("Path.unlink = die; index()", "new"),
@@ -177,21 +190,21 @@ def test_killed_index(old, script, expected):
     run_killed(script, old.path)
     assert check_before_or_after(old.path, {"old": 1.0, "new": 2.0}) == expected
     kb = KnowledgeBase(old.path)
-    kb.index([np.full((50, 4), 3.0, dtype="float32")], dim=4, metric="dot", fingerprint="next")
+    kb.index([np.full((50, 4), 3.0, dtype="float32")], dim=4, metric="dot", fingerprint="old")
     assert check_before_or_after(old.path, {"next": 3.0}) == "next"
-    assert names(old.path) == {"entities.sqlite", kb.meta["vectors"]["file"]}
+    check_files(kb)
 
 
 CHANGE_KILLS = {
-    "add, before meta": ("writing.write_meta = die; add()", 51),
+    "add, before meta": ("schema.write_meta = die; add()", 51),
     "add, amid the transaction": (
-        "write = writing.write_meta\nwriting.write_meta = lambda connection, meta: die(write(connection, meta))\nadd()",
+        "write = schema.write_meta\nschema.write_meta = lambda connection, meta: die(write(connection, meta))\nadd()",
         51,
     ),
-    "remove, before meta": ("writing.write_meta = die; KnowledgeBase(path).remove(['old-1'])", 51),
-    "compact, before the vectors": ("knowledge_base.VectorIndex.write = die; KnowledgeBase(path).compact()", 51),
+    "remove, before meta": ("schema.write_meta = die; KnowledgeBase(path).remove(['old-1'])", 51),
+    "compact, before the vectors": ("vectors.VectorIndex.write = die; KnowledgeBase(path).compact()", 51),
     "compact, before the rows": ("writing.renumber_rows = die; KnowledgeBase(path).compact()", 51),
-    "compact, before meta": ("writing.write_meta = die; KnowledgeBase(path).compact()", 51),
+    "compact, before meta": ("schema.write_meta = die; KnowledgeBase(path).compact()", 51),
     "compact, before the old file is removed": ("Path.unlink = die; KnowledgeBase(path).compact()", 50),
 }
 
@@ -208,11 +221,70 @@ def test_killed_change(old, script, rows):
         old.path,
     )
     kb = KnowledgeBase(old.path)
-    scores, found = kb.search(np.ones((1, 4), dtype="float32"), 60)
+    scores, found = kb.entity_index().search(np.ones((1, 4), dtype="float32"), 60)
     assert [id for id in kb.ids(found)[0] if id] == ["late", *(f"old-{i}" for i in range(1, 50))]
     assert scores[0, :50].tolist() == [12.0] + [4.0] * 49 and len(kb) == 50 and kb.n_rows == rows
     kb.compact()
-    assert names(kb.path) == {"entities.sqlite", kb.meta["vectors"]["file"]} and kb.n_rows == 50
+    assert kb.n_rows == 50
+    check_files(kb)
+
+
+TWO_KILLS = {
+    "index b, before the second file": ("on_disk._write_owners = die; index_b()", "before"),
+    "index b, before meta": ("schema.write_meta = die; index_b()", "before"),
+    "index b, before the old files are removed": ("Path.unlink = die; index_b()", "after"),
+    "add, before meta": ("schema.write_meta = die; add()", "before"),
+    "drop b, before meta": ("schema.write_meta = die; KnowledgeBase(path).drop_index('b')", "before"),
+    "drop b, before its files are removed": ("Path.unlink = die; KnowledgeBase(path).drop_index('b')", "dropped"),
+    "compact, before the first file": ("vectors.VectorIndex.write = die; compact()", "before"),
+    "compact, before the last file": ("second(on_disk, '_write_owners'); compact()", "before"),
+    "compact, before the rows": ("writing.renumber_rows = die; compact()", "before"),
+    "compact, before meta": ("schema.write_meta = die; compact()", "before"),
+    "compact, before the old files are removed": ("Path.unlink = die; compact()", "compacted"),
+}
+
+
+@pytest.mark.parametrize("script, expected", TWO_KILLS.values(), ids=TWO_KILLS.keys())
+def test_killed_change_of_a_kb_with_two_indexes(old, script, expected):
+    """In index "b" each entity owns two vectors; old-0 is removed, "late" is only in index "old"."""
+    two = np.repeat(np.arange(50), 2)
+    values = np.repeat(np.stack([np.zeros(50), np.full(50, 5.0)], axis=1).reshape(-1, 1), 2, axis=1).astype("float32")
+    old.index([values], dim=2, metric="dot", fingerprint="b", owners=two)
+    old.remove(["old-0"])
+    old.add([Entity(id="late", name="late")], np.full((1, 4), 3.0, dtype="float32"), fingerprint="old")
+    run_killed(
+        "def index_b():\n"
+        "    kb = KnowledgeBase(path)\n"
+        "    kb.index([np.full((50, 2), 7, dtype='float32')], dim=2, metric='dot', fingerprint='b')\n"
+        "def add():\n"
+        "    KnowledgeBase(path).add([Entity('never', 'n')], np.ones((1, 2), dtype='float32'), fingerprint='b')\n"
+        "def compact():\n"
+        "    KnowledgeBase(path).compact()\n"
+        "def second(module, name):\n"
+        "    first, calls = getattr(module, name), []\n"
+        "    def call(*arguments):\n"
+        "        calls.append(1)\n"
+        "        return first(*arguments) if len(calls) < 2 else die()\n"
+        "    setattr(module, name, call)\n" + script,
+        old.path,
+    )
+    kb = KnowledgeBase(old.path)
+    assert len(kb) == 50 and kb.n_rows == (50 if expected == "compacted" else 51)
+    first, second = np.ones((1, 4), dtype="float32"), np.ones((1, 2), dtype="float32")
+    scores, found = kb.entity_index("old").search(first, 60)
+    assert [id for id in kb.ids(found)[0] if id] == ["late", *(f"old-{i}" for i in range(1, 50))]
+    assert scores[0, :50].tolist() == [12.0] + [4.0] * 49
+    if expected == "dropped":
+        assert list(kb.indexes) == ["old"]
+    else:
+        index = kb.entity_index("b")
+        scores, found = index.search(second, 60)
+        value, late = (14.0, ["late"]) if expected == "after" else (10.0, [])
+        assert [id for id in kb.ids(found)[0] if id] == [*(f"old-{i}" for i in range(1, 50)), *late]
+        assert set(scores[0, : 49 + len(late)]) == {value} and index.n_missing == 1 - len(late)
+    kb.compact()
+    assert kb.n_rows == 50
+    check_files(kb)
 
 
 def test_killed_with_pages_in_the_database(old):

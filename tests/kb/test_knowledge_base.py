@@ -26,8 +26,12 @@ def folder(path) -> set[str]:
     return {file.name for file in path.iterdir()}
 
 
+def files(path) -> set[str]:
+    return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+
+
 def answers(kb: KnowledgeBase, queries: np.ndarray) -> tuple:
-    scores, rows = kb.search(queries, 3)
+    scores, rows = kb.entity_index("abc").search(queries, 3)
     return scores.tolist(), kb.ids(rows).tolist(), kb["D001241"], os.getpid()
 
 
@@ -45,8 +49,7 @@ def test_records_round_trip_in_order(kb, entities):
 def test_meta(kb):
     assert kb.meta["counts"] == {"entities": 5, "aliases": 6, "definitions": 1, "types": 3}
     assert (kb.meta["source"], kb.meta["release"], kb.meta["licence"]) == ("MeSH", "2025", "open")
-    assert kb.meta["format_version"] == 3
-    assert (kb.has_vectors, kb.fingerprint, kb.dim, kb.metric) == (False, None, None, None)
+    assert kb.meta["format_version"] == 4 and kb.meta["indexes"] == {} and not kb.indexes
 
 
 def test_mapping(kb, entities):
@@ -89,23 +92,33 @@ def test_create_refuses_double_ids_and_no_entities(tmp_path):
 
 
 def test_index_then_search(indexed, vectors, entities):
-    scores, rows = indexed.search(vectors, 2)
+    scores, rows = indexed.entity_index().search(vectors, 2)
     assert rows[:, 0].tolist() == list(range(len(entities)))
     assert scores[:, 0] == pytest.approx(1.0)
     again = KnowledgeBase(indexed.path)
-    assert (again.has_vectors, again.fingerprint, again.dim, again.metric) == (True, "abc", 8, "cosine")
+    index = again.indexes["abc"]
+    assert (index.fingerprint, index.dim, index.metric, index.index_type, index.kind) == (
+        "abc",
+        8,
+        "cosine",
+        "flat",
+        "entity",
+    )
+    assert (index.n_vectors, index.n_missing) == (5, 0)
     assert answers(again, vectors) == answers(indexed, vectors)
-    assert again.size_bytes == sum(file.stat().st_size for file in again.path.iterdir())
+    assert again.size_bytes == sum((again.path / file).stat().st_size for file in files(again.path))
 
 
 def test_index_again_replaces_the_vectors(indexed, vectors):
     other = KnowledgeBase(indexed.path)
     before = answers(other, vectors)
-    indexed.index([-vectors], dim=8, metric="dot", fingerprint="def")
-    assert folder(indexed.path) == {"entities.sqlite", "vectors-2.faiss"}
-    assert (indexed.fingerprint, indexed.metric) == ("def", "dot")
-    assert indexed.search(-vectors, 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
-    assert answers(other, vectors) == before  # it has the old file mapped
+    held = other.entity_index()
+    indexed.index([-vectors], dim=8, metric="dot", fingerprint="abc")
+    assert files(indexed.path) == {"entities.sqlite", "indexes/abc/vectors-2.npy", "indexes/abc/owners-2.npy"}
+    assert indexed.entity_index().metric == "dot"
+    assert indexed.entity_index().search(-vectors, 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
+    assert held.search(vectors, 3)[0].tolist() != before[0]  # of the same encoder: at once what is there now
+    assert answers(other, -vectors) == before and held is other.entity_index()
 
 
 def nothing_finite(vectors):
@@ -122,7 +135,7 @@ def failing(vectors):
 @pytest.mark.parametrize(
     "blocks, message",
     [
-        (nothing_finite, "vector of KB row 3 is not finite"),
+        (nothing_finite, "Vector 3 is not finite"),
         (lambda vectors: [vectors[:4]], "Got 4 vectors for 5 entities"),
         (lambda vectors: [vectors, vectors], "Got more vectors for 5 entities"),
         (lambda vectors: [], "Got 0 vectors for 5 entities"),
@@ -131,10 +144,10 @@ def failing(vectors):
     ],
 )
 def test_bad_vectors_leave_the_kb_as_it_was(indexed, vectors, blocks, message):
-    before, files, meta = answers(indexed, vectors), folder(indexed.path), dict(indexed.meta)
+    before, there, meta = answers(indexed, vectors), files(indexed.path), dict(indexed.meta)
     with pytest.raises((PelError, RuntimeError), match=message):
         indexed.index(blocks(vectors), dim=8, metric="cosine", fingerprint="new")
-    assert folder(indexed.path) == files
+    assert files(indexed.path) == there
     for kb in (indexed, KnowledgeBase(indexed.path)):
         assert kb.meta == meta and answers(kb, vectors) == before
 
@@ -149,21 +162,21 @@ def test_reading_goes_on_while_a_kb_is_indexed_and_a_second_writer_is_refused(in
 
     def blocks():
         other = KnowledgeBase(indexed.path)
-        assert list(other.entities()) == list(indexed.entities()) and other.fingerprint == "abc"
+        assert list(other.entities()) == list(indexed.entities()) and list(other.indexes) == ["abc"]
         with pytest.raises(PelError, match="no other process changes"):
             other.index([vectors], dim=8, metric="cosine", fingerprint="second")
         yield vectors
 
     indexed.index(blocks(), dim=8, metric="cosine", fingerprint="first")
-    assert KnowledgeBase(indexed.path).fingerprint == "first"
+    assert list(KnowledgeBase(indexed.path).indexes) == ["abc", "first"]
 
 
 def test_search_without_vectors_or_with_other_queries(kb, vectors):
     with pytest.raises(PelError, match="no vectors; run `python -m spacy pel index"):
-        kb.search(vectors, 1)
+        kb.entity_index().search(vectors, 1)
     kb.index([vectors], dim=8, metric="cosine", fingerprint="abc")
     with pytest.raises(PelError, match="8 dimensions"):
-        kb.search(vectors[:, :4], 1)
+        kb.entity_index().search(vectors[:, :4], 1)
 
 
 # --- processes and threads -------------------------------------------------------------------------------------------
@@ -225,7 +238,7 @@ def memory(kind):
 anonymous, mapped = memory("RssAnon"), memory("RssFile")
 kb = KnowledgeBase(sys.argv[1])
 opened = memory("RssFile") - mapped
-kb.search(np.ones((2, 128), dtype="float32"), 4)
+kb.entity_index().search(np.ones((2, 128), dtype="float32"), 4)
 print(opened, memory("RssFile") - mapped, memory("RssAnon") - anonymous)
 """
     run = subprocess.run([sys.executable, "-c", script, kb.path], capture_output=True, text=True, check=True)
@@ -245,19 +258,18 @@ def test_copy(indexed, vectors, tmp_path):
 
 
 def test_copy_without_vectors(indexed, tmp_path):
-    copy = indexed.copy_to(tmp_path / "copy", vectors=False)
-    assert folder(copy.path) == {"entities.sqlite"}
-    assert (copy.has_vectors, copy.fingerprint, copy.dim, copy.metric) == (False, None, None, None)
+    copy = indexed.copy_to(tmp_path / "copy", indexes=())
+    assert folder(copy.path) == {"entities.sqlite"} and not copy.indexes
     assert list(copy.entities()) == list(indexed.entities()) and copy.meta["counts"] == indexed.meta["counts"]
     assert copy.copy_to(tmp_path / "again").path.is_dir()
 
 
 def test_copy_onto_itself_does_nothing(indexed, vectors, tmp_path):
     (tmp_path / "link").symlink_to(indexed.path)
-    before = {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in indexed.path.iterdir()}
+    before = {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in indexed.path.rglob("*.*")}
     for path in (indexed.path, tmp_path / "kb" / ".." / "kb", tmp_path / "link"):
         assert indexed.copy_to(path) is indexed
-    assert {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in indexed.path.iterdir()} == before
+    assert {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in indexed.path.rglob("*.*")} == before
     answers(indexed, vectors)
 
 
@@ -267,7 +279,7 @@ def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path
     other.index([vectors[::-1]], dim=8, metric="cosine", fingerprint="xyz")
     replaced = other.copy_to(indexed.path)
     assert folder(tmp_path) == {"kb", "other"}
-    assert replaced.fingerprint == "xyz" and replaced.search(vectors, 1)[1].ravel().tolist() == [4, 3, 2, 1, 0]
+    assert replaced.entity_index("xyz").search(vectors, 1)[1].ravel().tolist() == [4, 3, 2, 1, 0]
     assert answers(indexed, vectors) == before
     # What needs the path again says so instead of mixing two KBs.
     with pytest.raises(PelError, match="another KB has taken its place"):
@@ -277,9 +289,18 @@ def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path
     assert folder(tmp_path) == {"kb", "other"}
 
 
-def test_copy_refuses_a_kb_that_was_indexed_since(indexed, vectors, tmp_path):
+def test_a_copy_has_what_was_indexed_since(indexed, vectors, tmp_path):
+    stale = KnowledgeBase(indexed.path)
+    indexed.index([vectors[::-1]], dim=8, metric="cosine", fingerprint="abc")
+    indexed.index([-vectors], dim=8, metric="cosine", fingerprint="def")
+    copy = stale.copy_to(tmp_path / "copy")
+    assert copy.meta == indexed.meta and answers(copy, vectors) == answers(indexed, vectors)
+
+
+def test_copy_refuses_a_kb_that_changes_meanwhile(indexed, vectors, tmp_path, monkeypatch):
     stale = KnowledgeBase(indexed.path)
     indexed.index([vectors], dim=8, metric="cosine", fingerprint="def")
+    monkeypatch.setattr(KnowledgeBase, "_notice_changes", lambda self: None)
     with pytest.raises(PelError, match="has changed since it was opened"):
         stale.copy_to(tmp_path / "copy")
     assert folder(tmp_path) == {"kb"}
@@ -324,15 +345,15 @@ def foreign_database(path):
 
 def other_dimension(path):
     """As many bytes, but read as another shape."""
-    data = bytearray(path.read_bytes())
-    data[4:8], data[8:16] = (4).to_bytes(4, "little"), (10).to_bytes(8, "little")
-    path.write_bytes(data)
+    data = path.read_bytes()
+    assert b"(5, 8)" in data
+    path.write_bytes(data.replace(b"(5, 8)", b"(8, 5)"))
 
 
-def other_vectors(path):
-    """A whole file of the same shape with the vectors of another KB."""
+def other_numbers(path):
+    """A whole file of the same shape with what belongs to another KB."""
     data = bytearray(path.read_bytes())
-    data[-160:] = reversed(data[-160:])
+    data[-40:] = bytes(byte ^ 1 for byte in data[-40:])
     path.write_bytes(data)
 
 
@@ -343,11 +364,17 @@ BREAKAGES = [
     ("entities.sqlite", lambda path: path.write_bytes(b""), "not the entity file of a KB"),
     ("entities.sqlite", lambda path: path.write_text("no database " * 500), "not a database"),
     ("entities.sqlite", foreign_database, "not the entity file of a KB"),
-    ("vectors-1.faiss", lambda path: path.unlink(), "missing"),
-    ("vectors-1.faiss", truncate, "bytes instead of"),
-    ("vectors-1.faiss", lambda path: path.write_bytes(b"x" * path.stat().st_size), "faiss cannot read"),
-    ("vectors-1.faiss", other_dimension, "another KB"),
-    ("vectors-1.faiss", other_vectors, "another KB"),
+    *(
+        (f"indexes/abc/{name}", breaks, message)
+        for name in ("vectors-1.npy", "owners-1.npy")
+        for breaks, message in (
+            (lambda path: path.unlink(), "missing"),
+            (truncate, "bytes instead of"),
+            (lambda path: path.write_bytes(b"x" * path.stat().st_size), "numpy cannot read"),
+            (other_numbers, "another KB"),
+        )
+    ),
+    ("indexes/abc/vectors-1.npy", other_dimension, "another KB"),
 ]
 
 

@@ -391,7 +391,7 @@ def test_after_more_training_the_vectors_are_not_saved_as_if_they_fitted(tmp_pat
     train(nlp, examples, optimizer, steps=2)
     nlp.to_disk(tmp_path / "pipeline")
     again = spacy.load(tmp_path / "pipeline")
-    assert not again.get_pipe("pel_linker").kb.has_vectors and len(again.get_pipe("pel_linker").kb) == len(ENTITIES)
+    assert not again.get_pipe("pel_linker").kb.indexes and len(again.get_pipe("pel_linker").kb) == len(ENTITIES)
     with pytest.raises(PelError, match="has no vectors"):
         again(unlinked(again)[0])
 
@@ -404,7 +404,7 @@ def test_saving_in_place_after_more_training_leaves_what_can_be_loaded_and_index
     nlp.to_disk(tmp_path / "pipeline")
     again = spacy.load(tmp_path / "pipeline")
     linker = again.get_pipe("pel_linker")
-    assert not linker.kb.has_vectors and len(linker.kb) == len(ENTITIES)
+    assert not linker.kb.indexes and len(linker.kb) == len(ENTITIES)
     assert [path.name for path in linker.kb.path.iterdir()] == ["entities.sqlite"]
     linker.index(progress=False)
     assert again(unlinked(again)[0]).ents[0].kb_id_ == "D001241"

@@ -47,7 +47,7 @@ def test_the_score_is_the_weighted_mean():
 
 def test_untuned_and_null_are_the_search_by_vectors(trained, linker):
     spans = spans_of(trained[0])
-    plain = linker.rank(spans, 4, search=VectorSearch(linker.kb.search))
+    plain = linker.rank(spans, 4, search=VectorSearch(linker.kb.entity_index().search))
     assert linker.rank(spans, 4) == plain
     linker.tuned, linker.lexical = Tuned(NameWeights(**WEIGHTS)), None
     assert linker.rank(spans, 4) == plain

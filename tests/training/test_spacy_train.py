@@ -137,7 +137,7 @@ def test_train_index_tune_evaluate(tmp_path, layout, negatives):
     nlp = spacy.load(tmp_path / "linker")
     linker = nlp.get_pipe("pel_linker")
     assert linker.threshold == measured["nil_threshold"]
-    assert linker.kb.path == tmp_path / "linker" / "pel_linker" / "kb" and linker.kb.has_vectors
+    assert linker.kb.path == tmp_path / "linker" / "pel_linker" / "kb" and linker.kb.indexes
     assert nlp.config["components"]["pel_linker"]["save_kb"] is True
 
 
@@ -167,7 +167,7 @@ def test_index_gives_a_pipeline_with_a_foreign_kb_its_own(tmp_path):
     result = spacy_cli("pel", "evaluate", tmp_path / "pipeline", tmp_path / "none.spacy")
     assert result.returncode == 1 and "was indexed with another encoder" in result.stderr
     assert spacy_cli("pel", "index", tmp_path / "pipeline", tmp_path / "kb2", tmp_path / "out").returncode == 0
-    assert spacy.load(tmp_path / "out").get_pipe("pel_linker").kb.has_vectors
+    assert spacy.load(tmp_path / "out").get_pipe("pel_linker").kb.indexes
 
 
 def test_a_config_that_does_not_hold_is_one_line(tmp_path):

@@ -17,7 +17,8 @@ from tqdm import tqdm
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
-from spacy_pel.kb.index.vectors import VectorIndex, best
+from spacy_pel.kb.index.best import best
+from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder, vector_size
 

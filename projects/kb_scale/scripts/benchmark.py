@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -22,7 +23,8 @@ from tqdm import tqdm
 
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.entity import Entity
-from spacy_pel.kb.index.vectors import VectorIndex, best
+from spacy_pel.kb.index.best import best
+from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import read
 from spacy_pel.mentions.gold import gold_mentions
@@ -98,10 +100,10 @@ def index(
     add_figures(
         figures,
         {
-            "index": kb.meta["index_type"],
+            "index": kb.entity_index().index_type,
             "index: seconds to build": perf_counter() - start,
             "index: MB of memory at the peak, mapped files counted": peak_mb(),
-            "index: MB on disk": kb.meta["vectors"]["size"] / 1e6,
+            "index: MB on disk": kb.entity_index().size_bytes / 1e6,
         },
     )
 
@@ -126,18 +128,18 @@ def search(
     before, start = memory_mb(), perf_counter()
     kb = KnowledgeBase(work / "kb")
     found: dict[str, Any] = {"open: milliseconds": 1000 * (perf_counter() - start)}
-    kb.set_search(n_probe=n_probe or None)
+    search = partial(kb.entity_index().search, n_probe=n_probe or None)
     for size in BATCHES:
-        seconds = timed(lambda size=size: kb.ids(kb.search(queries[:size], k)[1][:, :5]))
+        seconds = timed(lambda size=size: kb.ids(search(queries[:size], k)[1][:, :5]))
         found[f"search and ids: ms a mention, batches of {size:,}"] = 1000 * seconds / size
     found["search / encoding, batches of 1,024"] = seconds / encoding
     for start_row in tqdm(range(0, LINKED, max(BATCHES)), desc="Linking"):
-        kb.ids(kb.search(queries[start_row : start_row + max(BATCHES)], k)[1][:, :5])
+        kb.ids(search(queries[start_row : start_row + max(BATCHES)], k)[1][:, :5])
     after = memory_mb()
     for kind in ("anonymous", "file-backed"):
         found[f"memory: {kind} MB more after {LINKED:,} mentions"] = after[kind] - before[kind]
     exact = exact_rows(np.load(work / "names.npy"), len(kb), queries[:EXACTLY], k)
-    _, close = kb.search(queries[:EXACTLY], k)
+    _, close = search(queries[:EXACTLY], k)
     found["top-1 as by exact search"] = float(np.mean(close[:, 0] == exact[:, 0]))
     shared = [len(set(a) & set(b)) / k for a, b in zip(close.tolist(), exact.tolist(), strict=True)]
     found[f"exact top-1 among the {k} found"] = float(np.mean((close == exact[:, :1]).any(axis=1)))
@@ -232,7 +234,7 @@ def change(linker: Any, kb: KnowledgeBase) -> dict[str, float]:
     vectors = encode_entities(linker.model, entities)
     kb.add(entities, vectors, "made up")
     added = perf_counter() - start
-    assert kb.ids(kb.search(vectors, 1)[1]).ravel().tolist() == [entity.id for entity in entities]
+    assert kb.ids(kb.entity_index().search(vectors, 1)[1]).ravel().tolist() == [entity.id for entity in entities]
     start = perf_counter()
     kb.remove([entity.id for entity in entities])
     return {f"add {CHANGED}: seconds": added, f"remove {CHANGED}: seconds": perf_counter() - start}

@@ -1,10 +1,12 @@
-"""Search over entity vectors, exact or compressed, in memory or memory-mapped: the only file that imports faiss."""
+"""Search over vectors, exact or compressed, in memory or memory-mapped: the only file that imports faiss.
+
+Exact vectors are a plain array (a `.npy` file), searched by `faiss.knn`. Compressed ones are an index of faiss.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,15 +23,15 @@ except ImportError as error:
 from tqdm import tqdm
 
 from ...errors import PelError
-from ...files.folders import sync
+from ..numbering import VectorNumbers
+from .best import best
+from .files import appearing, checked_blocks, map_array, write_array
 
 # From this many queries on, a search is one matrix product (BLAS): at 384 dimensions about 13 times faster.
 faiss.cvar.distance_compute_blas_threshold = 20
 
-SAMPLES, SAMPLE_BYTES = 64, 4096
-BLOCK = 50_000  # rows whose vectors are taken together where only some rows are searched
-MOST_PASSED_OVER = 1_000  # removed rows for which a search just goes so much deeper
-EXACT_UP_TO = 200_000  # entities for which `auto` stays exact
+BLOCK = 50_000  # vectors that are taken together where only some are searched
+EXACT_UP_TO = 200_000  # vectors for which `auto` stays exact
 TRAINED_ON, TRAINED_ON_PER_CELL, SEED = 100_000, 40, 0
 PROBED = 3 / 8  # of the cells are visited, unless the config says otherwise
 MOST_ON_GPU = 2048  # candidates of a mention, a limit of faiss
@@ -41,165 +43,211 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=partial(faiss.omp_set_num_threads, 1))
 
 
-class VectorIndex:
-    """Vectors by row, searched by inner product. A mapped index is never added to: faiss would abort the process."""
+class VectorIndex(ABC):
+    """Vectors by their number, searched by inner product. A mapped index is never added to.
 
-    n_probe: int | None = None  # cells of an inverted file that a search visits; None: as the index was built
-    threads: int | None = None  # of a search; None: all that faiss takes
+    Attributes:
+        dim: The dimensions of a vector.
+    """
 
-    def __init__(self, index: faiss.Index, copy: faiss.Index | None = None) -> None:
-        """copy: the same vectors where a search is faster, for searches that no rows restrict."""
-        self._index = index
-        self._copy = copy
+    dim: int
 
     @classmethod
     def build(cls, vectors: np.ndarray) -> VectorIndex:
-        """An index in memory over `vectors` (n, dim), of which it keeps a float32 copy."""
+        """An exact index in memory over `vectors` (n, dim)."""
         return cls.stream([vectors], vectors.shape[1])
 
     @classmethod
     def stream(cls, blocks: Iterable[np.ndarray], dim: int, *, gpus: bool = False) -> VectorIndex:
-        """An index in memory over `blocks` of vectors (n, dim), one after the other. gpus: with a copy on every GPU,
-        if faiss was built for them."""
-        index = faiss.IndexFlatIP(dim)
-        for block in blocks:
-            index.add(np.ascontiguousarray(block, dtype=np.float32))
-        return cls(index, faiss.index_cpu_to_all_gpus(index) if gpus and faiss.get_num_gpus() else None)
+        """An exact index in memory over `blocks` of vectors (n, dim), one after the other.
+
+        Args:
+            blocks: Of any float type.
+            dim: The dimensions of a vector.
+            gpus: Keep a copy on every GPU, if faiss was built for them.
+        """
+        vectors = np.concatenate([np.zeros((0, dim), np.float32), *(np.asarray(b, np.float32) for b in blocks)])
+        return ExactIndex(vectors, _on_gpus(vectors) if gpus and faiss.get_num_gpus() else None)
 
     @classmethod
     def open(cls, path: Path) -> VectorIndex:
-        """Map the file at `path`; nothing is read before the first search.
+        """Map the file at `path`; nothing is read before the first search. It has to be whole: check its size before.
 
-        RAISES: `PelError` where the file is no index of inner products. It has to be whole: check its size before.
+        Raises:
+            PelError: The file holds no vectors, or an index that does not compare by inner product.
         """
+        if path.suffix == ".npy":
+            return cls._open_array(path)
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise PelError(f"{path}: faiss cannot read this file as vectors") from error
         if index.metric_type != faiss.METRIC_INNER_PRODUCT:
             raise PelError(f"{path}: holds a faiss {type(index).__name__} of distances, not of inner products")
-        return cls(index)
+        return ExactIndex(_array_of(index), owner=index) if isinstance(index, faiss.IndexFlat) else FaissIndex(index)
 
     @staticmethod
-    def write(path: Path, blocks: Iterable[np.ndarray], *, count: int, dim: int, index_type: str = FLAT) -> str:
-        """Write `count` vectors, in `blocks` (n, dim) of row order, into a new file at `path`; return its SHA-256.
+    def _open_array(path: Path) -> VectorIndex:
+        vectors = map_array(path)
+        if vectors.ndim != 2 or vectors.dtype != np.dtype("<f4"):
+            raise PelError(f"{path}: holds an array of {vectors.ndim} dimensions and type {vectors.dtype}, no vectors")
+        return ExactIndex(vectors)
 
-        The file is complete and on the disk before it gets its name. Memory: one block, and a compressed index. Disk,
-        while a compressed one is built: also the vectors as they are.
+    @staticmethod
+    def suffix(index_type: str) -> str:
+        """The suffix of a file with an index of that type."""
+        return ".npy" if index_type == FLAT else ".faiss"
 
-        index_type (str): "flat", or what faiss's `index_factory` takes.
-        RAISES: `PelError` for a vector that is not finite, a block of another shape, too few or too many vectors, and
-            for an index type that faiss refuses.
+    @staticmethod
+    def write(path: Path, blocks: Iterable[np.ndarray], *, count: int, dim: int, index_type: str = FLAT) -> None:
+        """Write `count` vectors to a new file, complete and on the disk before it gets its name.
+
+        Memory: one block, and a compressed index. Disk, while a compressed one is built: also the vectors as they are.
+
+        Args:
+            path: The file, with the `suffix` of its type.
+            blocks: (n, dim) each, in the order of their numbers.
+            count: How many vectors there are.
+            dim: The dimensions of a vector.
+            index_type: "flat", or what faiss's `index_factory` takes.
+
+        Raises:
+            PelError: A vector is not finite, a block has another shape, there are too few or too many vectors, or faiss
+                refuses the index type.
         """
-        flat, part = path.with_name(f"{path.name}.flat.part"), path.with_name(f"{path.name}.part")
-        try:
-            with flat.open("wb") as file:
-                for chunk in _serialised(blocks, count, dim):
-                    file.write(chunk)
+        checked = checked_blocks(blocks, count, dim)
+        with appearing(path) as part:
             if index_type == FLAT:
-                flat.rename(part)
-            else:
-                faiss.write_index(_compressed(VectorIndex.open(flat), index_type), str(part))
-                flat.unlink()
-            sync(part)
-            part.rename(path)
-            sync(path.parent)
-        except BaseException:
-            flat.unlink(missing_ok=True)
-            part.unlink(missing_ok=True)
-            raise
-        return sha256(path)
+                write_array(part, checked, shape=(count, dim), dtype="<f4")
+                return
+            flat = path.with_name(f"{path.name}.flat.part")
+            try:
+                write_array(flat, checked, shape=(count, dim), dtype="<f4")
+                faiss.write_index(_compressed(map_array(flat), index_type), str(part))
+            finally:
+                flat.unlink(missing_ok=True)
 
-    @staticmethod
-    def sample_digest(path: Path) -> str:
-        """A hash of `SAMPLES` blocks spread over the file: tells a foreign file at once, where SHA-256 reads it all."""
-        blake2b, size = hashlib.blake2b(digest_size=16), path.stat().st_size
-        with path.open("rb") as file:
-            for i in range(SAMPLES):
-                file.seek(i * max(size - SAMPLE_BYTES, 0) // (SAMPLES - 1))
-                blake2b.update(file.read(SAMPLE_BYTES))
-        return blake2b.hexdigest()
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    def search(
+        self,
+        queries: np.ndarray,
+        k: int,
+        *,
+        within: VectorNumbers | None = None,
+        n_probe: int | None = None,
+        threads: int | None = None,
+    ) -> tuple[np.ndarray, VectorNumbers]:
+        """The `k` vectors with the largest inner product for each of `queries` (q, dim).
+
+        Args:
+            queries: (q, dim).
+            k: How many to find.
+            within: The numbers to search in, ascending; None: all.
+            n_probe: Cells of an inverted file to visit; None: as it was built.
+            threads: Threads to use; None: as many as faiss takes.
+
+        Returns:
+            Scores (q, k) float32 and numbers (q, k) int64, best first, of equal scores the lower number first. Where
+            there are fewer than `k`, the rest is number -1 with score -inf.
+
+        Raises:
+            PelError: The queries have other dimensions.
+        """
+        check_queries(queries, self.dim)
+        queries = np.ascontiguousarray(queries, dtype=np.float32)
+        with _threads(threads):
+            if within is None:
+                scores, numbers = self._search(queries, min(k, len(self)), n_probe)
+            else:
+                scores, numbers = self._search_within(queries, k, within, n_probe)
+        return best(scores, numbers, k)
+
+    @abstractmethod
+    def vectors(self, numbers: VectorNumbers) -> np.ndarray:
+        """The vectors (n, dim) float32 with those `numbers` (n,), as exactly as the index keeps them."""
+
+    @abstractmethod
+    def _search(self, queries: np.ndarray, k: int, n_probe: int | None) -> tuple[np.ndarray, VectorNumbers]: ...
+
+    def _search_within(
+        self, queries: np.ndarray, k: int, within: VectorNumbers, n_probe: int | None
+    ) -> tuple[np.ndarray, VectorNumbers]:
+        """Compare all vectors that are asked for, a block at a time."""
+        scores, found = [np.zeros((len(queries), 0), np.float32)], [np.zeros((len(queries), 0), np.int64)]
+        for start in range(0, len(within), BLOCK):
+            block = VectorNumbers(within[start : start + BLOCK])
+            products, places = _knn(queries, self.vectors(block), min(k, len(block)))
+            scores.append(products)
+            found.append(block[places])
+        return np.hstack(scores), VectorNumbers(np.hstack(found))
+
+
+class ExactIndex(VectorIndex):
+    """The vectors as they are."""
+
+    def __init__(self, vectors: np.ndarray, copy: faiss.Index | None = None, owner: faiss.Index | None = None) -> None:
+        """Search an array.
+
+        Args:
+            vectors: (n, dim) float32.
+            copy: The same vectors on GPUs, for searches in all of them.
+            owner: Whose memory `vectors` is, if it is not numpy's.
+        """
+        self.dim = vectors.shape[1]
+        self._vectors, self._copy, self._owner = vectors, copy, owner
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def vectors(self, numbers: VectorNumbers) -> np.ndarray:
+        return self._vectors[numbers]
+
+    def _search(self, queries: np.ndarray, k: int, n_probe: int | None) -> tuple[np.ndarray, VectorNumbers]:
+        if self._copy is not None and k <= MOST_ON_GPU:
+            scores, numbers = self._copy.search(queries, k)
+            return scores, VectorNumbers(numbers)
+        return _knn(queries, self._vectors, k)
+
+
+class FaissIndex(VectorIndex):
+    """An index of faiss, compressed or made for speed."""
+
+    def __init__(self, index: faiss.Index) -> None:
+        self.dim = index.d
+        self._index = index
 
     def __len__(self) -> int:
         return self._index.ntotal
 
-    @property
-    def dim(self) -> int:
-        return self._index.d
-
-    def search(
-        self, queries: np.ndarray, k: int, *, within: np.ndarray | None = None, without: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The `k` rows with the largest inner product for each of `queries` (q, dim).
-
-        within, without: rows, ascending, to search in alone and to leave out; those that the index lacks do no harm.
-
-        RETURNS: scores (q, k) float32 and rows (q, k) int64, best first, of equal scores the lower row first. Where
-            there are fewer than `k` rows, the rest is row -1 with score -inf.
-        RAISES: `PelError` for queries of another dimension.
-        """
-        if queries.ndim != 2 or queries.shape[1] != self.dim:
-            raise PelError(
-                f"The queries have the shape {queries.shape}, the KB's vectors have {self.dim} dimensions: "
-                f"search with the encoder that indexed the KB."
-            )
-        queries = np.ascontiguousarray(queries, dtype=np.float32)
-        without = np.empty(0, dtype=np.int64) if without is None else without[without < len(self)]
-        if within is not None:
-            rows = np.setdiff1d(within[within < len(self)], without, assume_unique=True)
-            return self._search_rows(queries, k, rows)
-        if len(without) > MOST_PASSED_OVER:
-            selector = faiss.IDSelectorNot(faiss.IDSelectorBatch(without))
-            return best(*self._search(queries, k, selector), k)
-        scores, found = self._search(queries, k + len(without))
-        found[np.isin(found, without)] = -1
-        return best(scores, found, k)
-
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors (n, dim) float32 of `rows` (n,), as exactly as the index keeps them."""
-        if isinstance(self._index, faiss.IndexFlat):
-            flat = faiss.rev_swig_ptr(self._index.get_xb(), len(self) * self.dim).reshape(len(self), self.dim)
-            return flat[rows]
+    def vectors(self, numbers: VectorNumbers) -> np.ndarray:
         cells = _inverted_file(self._index)
         if cells and not isinstance(self._index, faiss.IndexRefine) and cells.direct_map.no():
             cells.make_direct_map()
-        return self._index.reconstruct_batch(rows)
-
-    def _search_rows(self, queries: np.ndarray, k: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Search in `rows` alone: all of them, a block at a time, unless the index is faster and they are many."""
-        if not isinstance(self._index, faiss.IndexFlat) and len(rows) > BLOCK:
-            selector = faiss.IDSelectorBatch(rows)
-            return best(*self._search(queries, k, selector), k)
-        scores, found = [], []
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
-            with _threads(self.threads):
-                products, places = faiss.knn(
-                    queries, self.vectors(block), min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT
-                )
-            scores.append(products)
-            found.append(block[places])
-        if not found:
-            return np.full((len(queries), k), -np.inf, dtype=np.float32), np.full((len(queries), k), -1)
-        return best(np.hstack(scores), np.hstack(found), k)
+        return self._index.reconstruct_batch(numbers)
 
     def _search(
-        self, queries: np.ndarray, k: int, selector: faiss.IDSelector | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if self._copy is not None and selector is None and k <= MOST_ON_GPU:
-            return self._copy.search(queries, k)
-        with _threads(self.threads):
-            return self._index.search(queries, k, params=_parameters(self._index, self.n_probe, selector))
+        self, queries: np.ndarray, k: int, n_probe: int | None, selector: faiss.IDSelector | None = None
+    ) -> tuple[np.ndarray, VectorNumbers]:
+        scores, numbers = self._index.search(queries, k, params=_parameters(self._index, n_probe, selector))
+        return scores, VectorNumbers(numbers)
+
+    def _search_within(
+        self, queries: np.ndarray, k: int, within: VectorNumbers, n_probe: int | None
+    ) -> tuple[np.ndarray, VectorNumbers]:
+        if len(within) <= BLOCK:
+            return super()._search_within(queries, k, within, n_probe)
+        return self._search(queries, k, n_probe, faiss.IDSelectorBatch(within))
 
 
-def best(scores: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The `k` best columns of `scores` (q, n) with their `rows` (q, n), best first, of equal scores the lower row
-    first; row -1 stands for none, and fills up where n < k."""
-    scores = np.where(rows < 0, np.float32(-np.inf), scores)
-    order = np.lexsort((rows, -scores), axis=-1)[:, :k]
-    scores, rows = np.take_along_axis(scores, order, axis=-1), np.take_along_axis(rows, order, axis=-1)
-    missing = ((0, 0), (0, k - rows.shape[1]))
-    return np.pad(scores, missing, constant_values=-np.inf), np.pad(rows, missing, constant_values=-1)
+def check_queries(queries: np.ndarray, dim: int) -> None:
+    """Raise `PelError` unless `queries` have the shape (q, dim)."""
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        raise PelError(
+            f"The queries have the shape {queries.shape}, the KB's vectors have {dim} dimensions: search with the "
+            f"encoder that indexed the KB."
+        )
 
 
 def auto_type(count: int, dim: int) -> str:
@@ -211,30 +259,40 @@ def auto_type(count: int, dim: int) -> str:
     return f"IVF{cells},PQ{dim // 4}x4fs,Refine(SQ8)"
 
 
-def sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+def _knn(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, VectorNumbers]:
+    if not k:
+        return np.zeros((len(queries), 0), np.float32), VectorNumbers(np.zeros((len(queries), 0), np.int64))
+    scores, numbers = faiss.knn(queries, vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
+    return scores, VectorNumbers(numbers)
 
 
-def _compressed(flat: VectorIndex, index_type: str) -> faiss.Index:
-    """The vectors of `flat` in an index of that type, trained on a seeded sample of them."""
+def _array_of(index: faiss.IndexFlat) -> np.ndarray:
+    """The vectors (n, dim) of a flat index, in its own memory."""
+    return faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
+
+
+def _on_gpus(vectors: np.ndarray) -> faiss.Index:
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return faiss.index_cpu_to_all_gpus(index)
+
+
+def _compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
+    """The `vectors` (n, dim) in an index of that type, trained on a seeded sample of them."""
     try:
-        index = faiss.index_factory(flat.dim, index_type, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(vectors.shape[1], index_type, faiss.METRIC_INNER_PRODUCT)
         cells = _inverted_file(index)
         if cells and not getattr(cells, "by_residual", False):
             _divide_by_distance(cells)
         if not index.is_trained:
             wanted = max(TRAINED_ON, TRAINED_ON_PER_CELL * cells.nlist if cells else 0)
-            rows = np.random.default_rng(SEED).permutation(len(flat))[:wanted]
-            index.train(flat.vectors(np.sort(rows)))
+            sample = np.random.default_rng(SEED).permutation(len(vectors))[:wanted]
+            index.train(vectors[np.sort(sample)])
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise PelError(f'--index-type "{index_type}" cannot be built for these vectors: {reason}') from error
-    for start in tqdm(range(0, len(flat), BLOCK), desc=f"Building {index_type}", disable=len(flat) <= BLOCK):
-        index.add(flat.vectors(np.arange(start, min(start + BLOCK, len(flat)))))
+    for start in tqdm(range(0, len(vectors), BLOCK), desc=f"Building {index_type}", disable=len(vectors) <= BLOCK):
+        index.add(vectors[start : start + BLOCK])
     if cells:
         cells.nprobe = max(1, round(PROBED * cells.nlist))
     if isinstance(index, faiss.IndexRefine):
@@ -290,31 +348,3 @@ def _threads(number: int | None) -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(before)
-
-
-def _serialised(blocks: Iterable[np.ndarray], count: int, dim: int) -> Iterable[bytes]:
-    """The bytes of a faiss `IndexFlatIP` file: its header, then the vectors, checked on the way."""
-    yield _header(count, dim)
-    written = 0
-    for block in blocks:
-        if block.ndim != 2 or block.shape[1] != dim:
-            raise PelError(f"A block of vectors has the shape {block.shape}, expected (n, {dim}).")
-        finite = np.isfinite(block).all(axis=1)
-        if not finite.all():
-            raise PelError(
-                f"The vector of KB row {written + int(np.argmin(finite))} is not finite; "
-                f"check the encoder's weights and train again."
-            )
-        written += len(block)
-        if written > count:
-            break
-        yield np.ascontiguousarray(block, dtype="<f4").tobytes()
-    if written != count:
-        raise PelError(
-            f"Got {'more' if written > count else written} vectors for {count} entities; give one vector each."
-        )
-
-
-def _header(count: int, dim: int) -> bytes:
-    inner_product, trained, unused = 0, True, 1 << 20
-    return struct.pack("<4siqqq?iQ", b"IxFI", dim, count, unused, unused, trained, inner_product, count * dim)

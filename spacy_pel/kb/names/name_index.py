@@ -2,118 +2,61 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...errors import PelError
+from ..numbering import EntityRows
+from .grams import name_grams, squared_idf
 from .normal_form import normalized
-
-if TYPE_CHECKING:
-    from ..records.store import EntityStore
-
-MOST_NAMES = 500_000  # of a KB that can be searched by 3-grams
-SAMPLE = 100_000  # names that give the weights, of a larger one
-TINY = 1e-9
-BITS = 21  # of a code point
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS name_arrays (key TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS postings (gram INTEGER PRIMARY KEY, names BLOB NOT NULL);
-DELETE FROM name_arrays;
-DELETE FROM postings;
-"""
+from .tables import TINY
 
 
-class NameGrams(NamedTuple):
-    """The distinct 3-grams of some names: `grams` (p,) int64 and `names` (p,) int64, the number of the name that has
-    it, by gram and then by name."""
+class NameRecords(Protocol):
+    """What a `NameIndex` reads of the records of a KB."""
 
-    grams: np.ndarray
-    names: np.ndarray
+    @property
+    def path(self) -> Path: ...
 
+    def latest_meta(self) -> dict[str, Any]: ...
 
-def name_grams(forms: Iterable[str]) -> NameGrams:
-    """The 3-grams of normalised names, each with a space before and behind it."""
-    padded = [f" {form} " for form in forms]
-    points = np.frombuffer("".join(padded).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
-    lengths = np.array([len(text) for text in padded], dtype=np.int64)
-    owner = np.repeat(np.arange(len(padded)), lengths)
-    inside = owner[:-2] == owner[2:]
-    grams = (points[:-2] << 2 * BITS | points[1:-1] << BITS | points[2:])[inside]
-    vocabulary, numbers = np.unique(grams, return_inverse=True)
-    pairs = np.unique(numbers * len(padded) + owner[:-2][inside])
-    return NameGrams(vocabulary[pairs // len(padded)], pairs % len(padded)) if len(padded) else NameGrams(grams, owner)
+    def rows_named(self, form: str) -> EntityRows: ...
 
+    def names(self, rows: Iterable[int]) -> dict[int, list[str]]: ...
 
-def distinct_forms(name: str, aliases: Iterable[str]) -> list[str]:
-    """The names of an entity, normalised, each once."""
-    return list(dict.fromkeys(map(normalized, (name, *aliases))))
+    def name_arrays(self) -> dict[str, bytes]: ...
 
-
-def is_searched(n_names: int) -> bool:
-    """Whether a KB with so many names can be searched by 3-grams."""
-    return n_names <= MOST_NAMES
-
-
-def step(n_names: int) -> int:
-    """One entity in how many is read for the index of a KB with so many names."""
-    return 1 if is_searched(n_names) else max(1, n_names // SAMPLE)
-
-
-def write_names(connection: sqlite3.Connection, forms: Iterable[list[str]], searched: bool) -> dict[str, int]:
-    """Write what a `NameIndex` reads, in place of any that is there.
-
-    forms: the `distinct_forms` of the entities, from row 0, or of a sample of them, which is not `searched`.
-    RETURNS: the `meta` of it.
-    """
-    for statement in SCHEMA.split(";"):
-        connection.execute(statement)
-    names: list[str] = []
-    first: list[int] = []
-    for own in forms:
-        first.append(len(names))
-        names += own
-    grams, owner = name_grams(names)
-    vocabulary, starts, counts = np.unique(grams, return_index=True, return_counts=True)
-    arrays = {"grams": vocabulary.astype("<i8"), "counts": counts.astype("<i4")}
-    if searched:
-        squares = np.repeat(_squared_idf(counts, len(names)), counts)
-        norms = np.sqrt(np.bincount(owner, squares, minlength=len(names)))
-        arrays["norms"] = np.maximum(norms, TINY).astype("<f4")
-        arrays["first"] = np.array(first, dtype="<i4")
-        postings = np.split(owner.astype("<i4"), starts[1:])
-        connection.executemany("INSERT INTO postings VALUES (?, ?)", enumerate(own.tobytes() for own in postings))
-    connection.executemany("INSERT INTO name_arrays VALUES (?, ?)", [(k, a.tobytes()) for k, a in arrays.items()])
-    return {"names": len(names), "rows": len(first) if searched else 0}
-
-
-def _squared_idf(counts: np.ndarray, n_names: int) -> np.ndarray:
-    return (np.log((1 + n_names) / (1 + counts)) + 1) ** 2
+    def postings(self, grams: Iterable[int]) -> dict[int, np.ndarray]: ...
 
 
 class NameIndex:
     """The names of a KB. Entities that the index was built without (those added since, and all of a KB with over
     `MOST_NAMES` names) are compared by their records, and no search finds them."""
 
-    def __init__(self, store: EntityStore) -> None:
-        self._store = store
+    def __init__(self, records: NameRecords) -> None:
+        self._records = records
         self._meta: dict[str, int] = {}
         self._arrays: dict[str, np.ndarray] = {}
 
     def match(self, text: str) -> NameMatch:
-        """`text` beside the names of the KB. RAISES: `PelError` for a KB of format 2, which has no such index."""
+        """`text` beside the names of the KB.
+
+        Raises:
+            PelError: The KB is one of format 2, whose names have no index.
+        """
         self._load()
         grams = np.unique(name_grams([normalized(text)]).grams)
         weights = self._weights(grams)
         norm = max(float(np.sqrt(weights.sum())), TINY)
         similarity = self._alike(grams, weights) / norm
-        return NameMatch(text, self, grams, norm, similarity, self._store.rows_named(text))
+        return NameMatch(text, self, grams, norm, similarity, self._records.rows_named(text))
 
-    def compare(self, grams: np.ndarray, norm: float, rows: np.ndarray) -> np.ndarray:
+    def compare(self, grams: np.ndarray, norm: float, rows: EntityRows) -> np.ndarray:
         """The similarity (n,) float32 of a text with these 3-grams to the entities at `rows` (n,), by their records."""
-        names = self._store.names(rows.tolist())
+        names = self._records.names(rows.tolist())
         own = [names.get(row, [""]) for row in rows.tolist()]
         flat = [name for one in own for name in one]
         their, name = name_grams(flat)
@@ -130,7 +73,7 @@ class NameIndex:
         if not self._meta["rows"]:
             return np.zeros(0, dtype=np.float32)
         places, known = _places(grams, self._arrays["grams"])
-        found = self._store.postings(places[known].tolist())
+        found = self._records.postings(places[known].tolist())
         postings = [found[place] for place in places[known].tolist()]
         names = np.concatenate([np.zeros(0, dtype=np.int32), *postings])
         products = np.bincount(names, np.repeat(weights[known], list(map(len, postings))), self._meta["names"])
@@ -138,51 +81,82 @@ class NameIndex:
 
     def _weights(self, grams: np.ndarray) -> np.ndarray:
         places, known = _places(grams, self._arrays["grams"])
-        return _squared_idf(np.where(known, self._arrays["counts"][places], 0), self._meta["names"])
+        return squared_idf(np.where(known, self._arrays["counts"][places], 0), self._meta["names"])
 
     def _load(self) -> None:
         """Read the arrays, anew where the index has been written again."""
-        latest = self._store.latest_meta().get("names")
+        latest = self._records.latest_meta().get("names")
         if latest is None:
             raise PelError(
-                f"{self._store.path}: its names are not indexed, since an older spacy-pel built it; run `python -m "
-                f"spacy pel kb compact {self._store.path.parent}`, or set [components.pel_linker] lexical = null."
+                f"{self._records.path}: its names are not indexed, since an older spacy-pel built it; run `python -m "
+                f"spacy pel kb compact {self._records.path.parent}`, or set [components.pel_linker] lexical = null."
             )
         if latest != self._meta:
             types = {"grams": "<i8", "counts": "<i4", "first": "<i4", "norms": "<f4"}
-            self._arrays = {key: np.frombuffer(blob, types[key]) for key, blob in self._store.name_arrays().items()}
+            self._arrays = {key: np.frombuffer(blob, types[key]) for key, blob in self._records.name_arrays().items()}
             self._meta = latest
 
 
 class NameMatch:
-    """A text beside the names of a KB. similarity: cosine of the two sets of 3-grams, weighted by idf, of the entity's
-    best name, from 0 to 1. exact: the rows of the entities of which a name equals the text once both are normalised."""
+    """A text beside the names of a KB.
+
+    How alike it is to an entity is the cosine of two sets of 3-grams, weighted by idf: its own, and those of the
+    entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text once both are
+    normalised.
+
+    Attributes:
+        text: As it was given.
+    """
 
     def __init__(
-        self, text: str, index: NameIndex, grams: np.ndarray, norm: float, indexed: np.ndarray, exact: np.ndarray
+        self, text: str, index: NameIndex, grams: np.ndarray, norm: float, indexed: np.ndarray, exact: EntityRows
     ) -> None:
+        """What `NameIndex.match` gives.
+
+        Args:
+            text: As it was given.
+            index: That the text was matched with.
+            grams: (g,) the 3-grams of the text.
+            norm: Of the text.
+            indexed: (n,) how alike the indexed entities are, by their rows.
+            exact: The rows of the exact matches.
+        """
         self.text = text
         self._index, self._grams, self._norm = index, grams, norm
         self._indexed, self._exact = indexed, exact
 
-    def best(self, k: int, within: np.ndarray | None = None) -> np.ndarray:
-        """The rows of the `k` indexed entities that are most alike, and of all exact ones, ascending. Rows of entities
-        that have been removed since may be among them. within: as for `KnowledgeBase.search`."""
+    def best(self, k: int, within: EntityRows | None = None) -> EntityRows:
+        """The `k` indexed entities that are most alike, and all exact matches.
+
+        Args:
+            k: How many to find.
+            within: The rows to search in, ascending; None: all.
+
+        Returns:
+            Their rows, ascending. Rows of entities that have been removed since may be among them.
+        """
         rows = None if within is None else within[within < len(self._indexed)]
         alike = self._indexed if rows is None else self._indexed[rows]
         most = np.argpartition(-alike, k)[:k] if k < len(alike) else np.arange(len(alike))
         most = most[alike[most] > 0]
         found = np.union1d(most if rows is None else rows[most], self._exact)
-        return found if within is None else np.intersect1d(found, within)
+        return EntityRows(found if within is None else np.intersect1d(found, within))
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Similarity and exact match of the entities at `rows` (n,): (n, 2) float32. An exact match is 1, shared among
-        the entities that have that name: what it says by itself of which is meant."""
+    def scores(self, rows: EntityRows) -> np.ndarray:
+        """How alike entities are to the text, and whether they match it exactly.
+
+        Args:
+            rows: (n,).
+
+        Returns:
+            (n, 2) float32. An exact match is 1, shared among the entities that have that name: what it says by itself
+            of which is meant.
+        """
         similarity = np.empty(len(rows), dtype=np.float32)
         indexed = rows < len(self._indexed)
         similarity[indexed] = self._indexed[rows[indexed]]
         if not indexed.all():
-            similarity[~indexed] = self._index.compare(self._grams, self._norm, rows[~indexed])
+            similarity[~indexed] = self._index.compare(self._grams, self._norm, EntityRows(rows[~indexed]))
         exact = np.isin(rows, self._exact) / np.float32(max(len(self._exact), 1))
         return np.stack([similarity, exact], axis=1)
 

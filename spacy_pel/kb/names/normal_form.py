@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from hashlib import blake2b
 
 
@@ -12,6 +13,11 @@ def normalized(text: str) -> str:
     text that is nothing but those, its case only."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(re.findall(r"\w+", folded)) or folded.strip()
+
+
+def distinct_forms(name: str, aliases: Iterable[str]) -> list[str]:
+    """The names of an entity, normalised, each once."""
+    return list(dict.fromkeys(map(normalized, (name, *aliases))))
 
 
 def alias_key(text: str) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import PelError
+from ...files.lines import unpacked_suffix
 from ..entity import Entity
 from .csv import read_csv
 from .jsonl import read_jsonl
@@ -15,7 +16,6 @@ from .mesh import read_mesh
 from .obo import read_obo
 from .records import Records
 from .scispacy import read_scispacy
-from .source import unpacked_suffix
 from .umls import read_umls
 
 READERS: dict[str, Callable[..., Iterable[Entity]]] = {
@@ -33,16 +33,20 @@ FOLDERS = ("umls", "mesh")
 
 
 def format_of(source: Path) -> str | None:
-    """The format that the name of `source` speaks of, if it does."""
+    """The format that the name of `source` tells, if it tells one."""
     return SUFFIXES.get(unpacked_suffix(source))
 
 
 def read(format: str | None, source: Path, **options: Any) -> Records:
-    """The records of `source`, with those of `options` that are set (not None, empty or False).
+    """The records of a source.
 
-    format: a key of `READERS`; None: the one that the name of `source` speaks of.
-    RAISES: `PelError` for a source that is not there, a format that is not known and an option that it does not take:
-        the options of a format are the keyword parameters of its reader.
+    Args:
+        format: A key of `READERS`; None: the one that the name of `source` tells.
+        source: A file or folder.
+        options: Keyword parameters of the reader of that format. Those that are None, empty or False are left out.
+
+    Raises:
+        PelError: The source is not there, the format is not known, or it does not take one of the options.
     """
     format = format or format_of(source)
     if format is None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import PelError
+from ...files.lines import opened, unpacked_suffix
 from ..entity import Entity
 from .records import Records
 from .rows import entities
-from .source import opened, unpacked_suffix
 
 REQUIRED = ("id", "name")
 LISTS = ("aliases", "types", "type_names", "xrefs")
@@ -29,9 +29,13 @@ def read_csv(path: Path, *, columns: Sequence[str] = ()) -> Records:
     `id` and `name` are required; `aliases`, `types`, `type_names` and `xrefs` hold values with "|" between them;
     `definition` and `source` are texts. Other columns are left out and counted, empty rows skipped.
 
-    columns: "field=column" for each of those that has another name in the file, say "id=CUI".
-    RAISES: `PelError` naming file and line for a row without id or name or of another width, for an id that comes
-        twice, for a file without those columns, and for one without entities.
+    Args:
+        path: The file.
+        columns: "field=column" for each of those that has another name in the file, say "id=CUI".
+
+    Raises:
+        PelError: A row has no id or name or another width, an id comes twice (both with file and line), or the file has
+            no such columns or no entities.
     """
     skipped: Counter[str] = Counter()
     return Records(_stream(Path(path), _renamed(columns), skipped), skipped)

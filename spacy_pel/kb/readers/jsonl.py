@@ -8,11 +8,11 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
+from ...files.json_lines import numbered_lines, parse_object, required, text, texts
+from ...files.lines import opened
 from ..entity import Entity
-from .json_fields import numbered_lines, parse_object, required, text, texts
 from .records import Records
 from .rows import entities
-from .source import opened
 
 FIELDS = frozenset(field.name for field in fields(Entity))
 
@@ -21,10 +21,11 @@ def read_jsonl(path: Path) -> Records:
     """Stream the entities of a UTF-8 file (or a .gz of one) with one JSON object a line.
 
     `id` and `name` are required strings; `aliases`, `types`, `type_names` and `xrefs` are lists of strings,
-    `definition` and `source` strings, all of them optional or null. Other keys are counted, and
-    left out like blank lines.
+    `definition` and `source` strings, all of them optional or null. Other keys are counted and left out. Blank lines
+    are skipped.
 
-    RAISES: `PelError` naming file and line for anything else, for an id that comes twice, and for an empty file.
+    Raises:
+        PelError: A line holds anything else, an id comes twice (both with file and line), or the file is empty.
     """
     skipped: Counter[str] = Counter()
     return Records(_stream(Path(path), skipped), skipped)

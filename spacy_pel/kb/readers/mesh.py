@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from ...errors import PelError
+from ...files.lines import opened
 from ..entity import Entity
-from .source import opened
 
 KINDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
 FILES = ("desc*.xml", "desc*.gz", "supp*.xml", "supp*.gz")
@@ -43,8 +43,9 @@ def read_mesh(path: Path) -> Iterator[Entity]:
     definition is the preferred concept's scope note, else the note of the record; the types are the names of its tree
     categories.
 
-    RAISES: `PelError` naming the file, and the line or record, for what is not XML or has no such records, for a record
-        without id or name, and for an id that comes twice.
+    Raises:
+        PelError: A file is not XML or has no such records, a record has no id or name, or an id comes twice (with the
+            line or record).
     """
     path = Path(path)
     files = _files(path) if path.is_dir() else [path]

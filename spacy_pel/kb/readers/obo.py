@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from ...errors import PelError
+from ...files.lines import check_text, opened
 from ..entity import Entity
 from .records import Records
-from .source import check_text, opened
 
 SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 
@@ -23,11 +23,16 @@ def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT
     `aliases` are the synonyms whose scope is one of `scopes`, `types` the namespace. Ids that a term calls alternative,
     and those of obsolete terms with a `replaced_by`, are retired in favour of it.
 
-    id_prefix: Take the xref with this prefix as id, without the prefix: "UMLS" makes "UMLS:C0020179" the id
-        "C0020179". The term's own id becomes an xref. Terms without such an xref are left out, as are those whose xref
-        an earlier term has.
-    RAISES: `PelError` naming the file, and the line or term, for what is not OBO, for an id that comes twice and where
-        no term is left; where fastobo is not installed.
+    Args:
+        path: The file.
+        id_prefix: Take the xref with this prefix as id, without the prefix: "UMLS" makes "UMLS:C0020179" the id
+            "C0020179". The term's own id becomes an xref. Terms without such an xref are left out, as are those whose
+            xref an earlier term has.
+        scopes: Of the synonyms to read: EXACT, NARROW, BROAD, RELATED.
+
+    Raises:
+        PelError: The file is not OBO, an id comes twice (both with the line or term), no term is left, or fastobo is
+            not installed.
     """
     scopes = tuple(scope.upper() for scope in scopes)
     if unknown := [scope for scope in scopes if scope not in SCOPES]:

@@ -15,8 +15,10 @@ LONGEST_NAME = 3000  # characters; UMLS's own limit. The encoder sees the first 
 class Records:
     """The entities of a source, to be iterated over once.
 
-    skipped: what was left out, and how often; complete when the entities have been read, as is `retired`.
-    retired: (old id, successor) pairs.
+    Attributes:
+        entities: As the reader gives them.
+        skipped: What was left out, and how often; complete when the entities have been read, as is `retired`.
+        retired: (old id, successor) pairs.
     """
 
     entities: Iterable[Entity]
@@ -36,4 +38,4 @@ class Records:
             if short:
                 yield replace(entity, name=short[0], aliases=short[1:])
             else:
-                self.skipped["entities without a shorter name"] += 1
+                self.skipped["entities with no shorter name"] += 1

@@ -15,7 +15,8 @@ Row = TypeVar("Row")
 def entities(path: Path, rows: Iterable[tuple[int, Row]], parse: Callable[[Row], Entity]) -> Iterator[Entity]:
     """Stream `parse(row)` for every (line, row).
 
-    RAISES: `PelError`, with file and line, where `parse` raises one and for an id that comes twice; for no row at all.
+    Raises:
+        PelError: `parse` raises one, an id comes twice (both with file and line), or there is no row at all.
     """
     lines: dict[str, int] = {}
     for number, row in rows:

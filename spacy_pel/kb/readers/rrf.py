@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...errors import PelError
-from .source import decoded, opened
+from ...files.lines import decoded, opened
 
 SORTED_AT_ONCE = 500_000  # lines, about 150 MB of MRCONSO
 
@@ -19,9 +19,15 @@ Row = list[str]
 
 
 class Table:
-    """One table of a release. columns: their names, in order, with spaces between them."""
+    """One table of a release.
+
+    Attributes:
+        name: Of the file, without its suffix.
+        columns: Their names, in order.
+    """
 
     def __init__(self, name: str, columns: str) -> None:
+        """A table. columns: with spaces between them."""
         self.name = name
         self.columns = columns.split()
 
@@ -35,7 +41,11 @@ class Table:
         return next((path for path in paths if path.is_file()), None)
 
     def required(self, meta: Path) -> Path:
-        """The file in the folder `meta`. RAISES: `PelError` where there is none."""
+        """The file in the folder `meta`.
+
+        Raises:
+            PelError: There is none.
+        """
         if path := self.path(meta):
             return path
         raise PelError(
@@ -45,8 +55,9 @@ class Table:
     def rows(self, path: Path) -> Iterator[tuple[int, Row]]:
         """Every (line, row) in the order of the file.
 
-        RAISES: `PelError`, with file and line, for a row with another number of columns, without a first one, with a
-            NUL character, or not in UTF-8.
+        Raises:
+            PelError: A row (with file and line) has another number of columns, an empty first one or a NUL character,
+                or is not UTF-8.
         """
         return self._parsed(path, _lines(path))
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...files.json_lines import numbered_lines, parse_object, required, text, texts
+from ...files.lines import opened
 from ..entity import Entity
-from .json_fields import numbered_lines, parse_object, required, text, texts
 from .rows import entities
-from .source import opened
 
 
 def read_scispacy(path: Path) -> Iterator[Entity]:
     """Stream the entities of a UTF-8 file (or a .gz of one) with an object a line: `concept_id` and `canonical_name`,
     and as far as they are there `aliases`, `types` and `definition`.
 
-    RAISES: `PelError` naming file and line for anything else, for an id that comes twice, and for an empty file.
+    Raises:
+        PelError: A line holds anything else, an id comes twice (both with file and line), or the file is empty.
     """
     with opened(Path(path)) as file:
         yield from entities(path, numbered_lines(file), _parse)

@@ -14,7 +14,12 @@ TUI = re.compile(r"T\d{3}")
 
 
 class SemanticType(NamedTuple):
-    """Name and tree number of a TUI."""
+    """A semantic type.
+
+    Attributes:
+        name: As in "Disease or Syndrome".
+        tree: Its tree number.
+    """
 
     name: str
     tree: str
@@ -23,7 +28,8 @@ class SemanticType(NamedTuple):
 def semantic_types(path: Path) -> dict[str, SemanticType]:
     """The types that the MRSTY file at `path` has, by TUI.
 
-    RAISES: `PelError`, with file and line, for a TUI of another form, without a name, or with two of them.
+    Raises:
+        PelError: A TUI (with file and line) has another form, no name, or two of them.
     """
     types: dict[str, SemanticType] = {}
     columns = MRSTY.at("TUI", "STY", "STN")

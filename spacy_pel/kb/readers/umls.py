@@ -51,10 +51,19 @@ def read_umls(
     The tables are merged concept by concept and not held in memory; `Table.by_cui` says what happens to files that are
     not sorted.
 
-    types: TUIs to keep; `subtree` adds their descendants by MRSTY's tree numbers.
-    preset: "st21pv", sources and types (with subtrees) of MedMentions ST21pv; `sources` and `types` replace its own.
-    RAISES: `PelError` for a folder without MRCONSO or MRSTY, a row that is not right (with file and line), types or
-        sources that the release does not have, and where no concept is left.
+    Args:
+        path: The META folder, or the folder that holds it.
+        language: Of the names, as LAT has it.
+        sources: Vocabularies whose names are read, as SAB has them; empty: any.
+        types: TUIs to keep; empty: any.
+        subtree: Keep the descendants of `types` too, by MRSTY's tree numbers.
+        preset: "st21pv": the sources and types (with subtrees) of MedMentions ST21pv. `sources` and `types` replace its
+            own.
+        definition_sources: Vocabularies whose definitions come first.
+
+    Raises:
+        PelError: The folder has no MRCONSO or MRSTY, a row is not right (with file and line), the release does not have
+            one of the types or sources, or no concept is left.
     """
     meta = _meta_folder(Path(path))
     choice = choose(MRSTY.required(meta), language, sources, types, subtree, preset)
@@ -107,7 +116,7 @@ class _Concepts:
             return None
         atoms = sorted(self._atoms(names), key=itemgetter(0))
         if not atoms:
-            self.skipped["CUIs without a name that is left"] += 1
+            self.skipped["CUIs with no usable name"] += 1
             return None
         name, *aliases = dict.fromkeys(atom.name for atom in atoms)
         codes = dict.fromkeys(f"{atom.source}:{atom.code}" for atom in atoms if atom.code not in ("", NO_CODE))
@@ -164,7 +173,11 @@ class _Concepts:
 
 
 def _meta_folder(path: Path) -> Path:
-    """`path`, or the META folder in it. RAISES: `PelError` where it lacks MRCONSO or MRSTY."""
+    """`path`, or the META folder in it.
+
+    Raises:
+        PelError: It has no MRCONSO or no MRSTY.
+    """
     meta = path / "META" if (path / "META").is_dir() else path
     for table in (MRCONSO, MRSTY):
         table.required(meta)

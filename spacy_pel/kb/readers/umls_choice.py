@@ -57,8 +57,8 @@ def choose(
 ) -> Choice:
     """The choice that these options make in the release whose types are in the file `mrsty`.
 
-    RAISES: `PelError` for a preset or type that there is not, for `subtree` without `types`, and a `mrsty` with a row
-        that is not right.
+    Raises:
+        PelError: There is no such preset or type, `subtree` comes without `types`, or a row of `mrsty` is not right.
     """
     if preset and preset not in PRESETS:
         raise PelError(f'--preset: "{preset}" is not known; use {" or ".join(PRESETS)}.')

@@ -11,31 +11,55 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import PelError
 from ..entity import Entity
-from ..names.name_index import distinct_forms
-from ..names.normal_form import alias_key, normalized
-from . import writing
-from .writing import APPLICATION_ID, FORMAT_VERSION, READABLE, entity_of, pragma, read_meta
+from ..names.normal_form import alias_key, distinct_forms, normalized
+from ..numbering import EntityRows
+from . import schema, writing
+from .schema import APPLICATION_ID, FORMAT_VERSION, READABLE, entity_of, pragma, read_meta
 
 LOCK_SECONDS = 10.0
 PARAMETERS = 900  # of a query: SQLite before 3.32 takes 999
 
 
-class EntityStore:
-    """The records and the `meta` of a KB, read from `path` (an SQLite file).
+class State(NamedTuple):
+    """What a KB's file holds beside the records, at one moment.
+
+    Attributes:
+        meta: Of the KB.
+        removed: (r,) the rows that removed entities left empty, ascending.
+        added: (fingerprint, row, vector) of the vectors of added entities, by row and number.
+    """
+
+    meta: dict[str, Any]
+    removed: EntityRows
+    added: list[tuple[str, int, bytes]]
+
+    def vectors_of(self, fingerprint: str, dim: int) -> tuple[EntityRows, np.ndarray]:
+        """The vectors (a, dim) of added entities for one index, and their owners (a,), ascending."""
+        own = [(row, vector) for index, row, vector in self.added if index == fingerprint]
+        vectors = np.frombuffer(b"".join(vector for _, vector in own), dtype="<f4").reshape(len(own), dim)
+        return EntityRows(np.array([row for row, _ in own], dtype=np.int64)), vectors
+
+
+class RecordStore:
+    """The records and the `meta` of a KB, read from an SQLite file.
 
     Every process and thread has a connection of its own; one that a fork inherited is never touched. Look-ups hold no
     lock once they return.
 
-    meta: as it was when the file was opened, or changed or adopted here. latest: as the last look-up found it.
+    Attributes:
+        path: The file.
+        meta: As it was when the file was opened, or changed or adopted here.
+        latest: As the last look-up found it.
 
-    RAISES: `PelError` where the file is missing, truncated, of another format, replaced since it was opened, or its
-        entities numbered anew.
+    Raises:
+        PelError: The file is missing, truncated, of another format, replaced since it was opened, or its entities were
+            numbered anew.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,9 +77,15 @@ class EntityStore:
     ) -> None:
         """Write `entities`, numbered from row 0 in their order, and a `meta` with `notes` to a new file at `path`.
 
-        retired: (old id, successor) pairs, read after the entities. Those whose successor is no entity, and those whose
-            old id is one, are left out.
-        RAISES: `PelError` for no entities or for an id that comes twice.
+        Args:
+            path: The new file.
+            entities: At least one.
+            retired: (old id, successor) pairs, read after the entities. Those whose successor is no entity, and those
+                whose old id is one, are left out.
+            notes: Texts to keep in `meta`.
+
+        Raises:
+            PelError: There are no entities, or an id comes twice.
         """
         try:
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -99,10 +129,10 @@ class EntityStore:
         found = map(self._entity, self._fetch(query, (alias_key(form),)))
         return [e for e in found if wanted in map(normalized, (e.name, *e.aliases))]  # keys may collide
 
-    def rows_named(self, form: str) -> np.ndarray:
+    def rows_named(self, form: str) -> EntityRows:
         """The rows of the entities that `named` gives, but for collisions of keys."""
         found = self._fetch("SELECT row FROM forms WHERE key = ? ORDER BY row", (alias_key(form),))
-        return np.array([row for (row,) in found], dtype=np.int64)
+        return EntityRows(np.array([row for (row,) in found], dtype=np.int64))
 
     def names(self, rows: Iterable[int]) -> dict[int, list[str]]:
         """The `distinct_forms` of the entities at those `rows` that are there."""
@@ -110,7 +140,7 @@ class EntityStore:
         return {row: distinct_forms(name, json.loads(aliases)) for row, name, aliases in found}
 
     def name_arrays(self) -> dict[str, bytes]:
-        """What `name_index.write_names` has written, but for the postings."""
+        """What `names.tables.write_names` has written, but for the postings."""
         return dict(self._fetch("SELECT key, value FROM name_arrays", ()))
 
     def postings(self, grams: Iterable[int]) -> dict[int, np.ndarray]:
@@ -118,10 +148,10 @@ class EntityStore:
         found = self._select("gram, names", "gram", grams, table="postings")
         return {gram: np.frombuffer(blob, dtype="<i4") for gram, blob in found}
 
-    def rows_of_type(self, kind: str) -> np.ndarray:
+    def rows_of_type(self, kind: str) -> EntityRows:
         """The rows of the entities of that type, ascending."""
         found = self._fetch("SELECT row FROM types WHERE type = ? ORDER BY row", (kind,))
-        return np.fromiter((row for (row,) in found), dtype=np.int64, count=len(found))
+        return EntityRows(np.fromiter((row for (row,) in found), dtype=np.int64, count=len(found)))
 
     def type_counts(self) -> dict[str, int]:
         """How many entities each type has, the commonest first."""
@@ -142,7 +172,7 @@ class EntityStore:
             return dict(self._fetch("SELECT id, successor FROM retired", ()))
         return dict(self._select("id, successor", "id", dict.fromkeys(ids), table="retired"))
 
-    def same_concepts(self) -> np.ndarray:
+    def same_concepts(self) -> EntityRows:
         """Pairs (n, 2) of the rows of two entities of which the first names the id of the second among its `xrefs`, as
         it is or as it was before the source retired it."""
         query = (
@@ -151,30 +181,35 @@ class EntityStore:
             "SELECT named.row, b.row FROM named JOIN retired USING (id) JOIN entities b ON b.id = successor "
             "WHERE named.row != b.row"
         )
-        return np.array(self._fetch(query, ()), dtype=np.int64).reshape(-1, 2)
+        return EntityRows(np.array(self._fetch(query, ()), dtype=np.int64).reshape(-1, 2))
 
-    def removed_rows(self) -> np.ndarray:
-        """The rows that removed entities left empty, ascending."""
-        return np.array([row for (row,) in self._fetch("SELECT row FROM removed ORDER BY row", ())], dtype=np.int64)
+    def state(self) -> State:
+        """What the file holds now beside the records, read at one moment."""
+        with self._reading() as connection:
+            meta = read_meta(connection)
+            removed = np.array(schema.removed_rows(connection), dtype=np.int64)
+            return State(meta, EntityRows(removed), schema.added_vectors(connection, meta))
 
-    def added_vectors(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows (n,) and vectors (n, dim) of the entities that were added since the vector file was written."""
-        found = self._fetch("SELECT row, vector FROM added ORDER BY row", ())
-        rows = np.array([row for row, _ in found], dtype=np.int64)
-        return rows, np.frombuffer(b"".join(blob for _, blob in found), dtype="<f4").reshape(len(rows), dim)
+    def adopt(self, meta: dict[str, Any]) -> None:
+        """Take the `meta` of a `state` for the present one."""
+        self.meta = meta
 
     @contextmanager
     def change(self) -> Iterator[tuple[sqlite3.Connection, dict[str, Any]]]:
-        """Yield a connection and a fresh `meta`, to change both; committed as one transaction when the block ends, and
-        dropped when it raises. Readers go on meanwhile; a second writer waits `LOCK_SECONDS`, then is refused.
+        """Yield a connection and a fresh `meta`, to change both.
+
+        Both are of the present format, whatever the file was. The change is committed as one transaction when the
+        block ends, and dropped when it raises. Readers go on meanwhile. A second writer waits `LOCK_SECONDS`, then is
+        refused.
         """
         with closing(self._connect()) as connection:
             connection.execute("PRAGMA query_only = OFF")
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 meta = read_meta(connection)
+                schema.upgrade(connection, meta)
                 yield connection, meta
-                writing.write_meta(connection, meta)
+                schema.write_meta(connection, meta)
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
                 raise PelError(
@@ -183,21 +218,40 @@ class EntityStore:
                 ) from error
         self.meta = self.latest = meta
 
-    def copy_to(self, path: Path, meta: dict[str, Any], *, vectors: bool) -> None:
-        """Write a consistent copy of the records, with this `meta`, to a new file at `path`.
+    @contextmanager
+    def undisturbed(self) -> Iterator[dict[str, Any] | None]:
+        """Yield the `meta`, which nobody changes until the block ends, or None where somebody is about to."""
+        with closing(self._connect()) as connection:
+            connection.execute("PRAGMA query_only = OFF")
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error:
+                yield None
+            else:
+                yield read_meta(connection)
 
-        vectors: with those of added entities.
-        RAISES: `PelError` where another process has changed the KB since it was opened.
+    def copy_to(self, path: Path, meta: dict[str, Any]) -> None:
+        """Write a consistent copy of the records to a new file at `path`, in the present format.
+
+        Args:
+            path: The new file.
+            meta: What it is to have. Vectors of added entities are kept for the indexes that it names.
+
+        Raises:
+            PelError: Another process has changed the KB since it was opened.
         """
         # Through SQLite: closing a plain file handle on the database would drop this process's locks on it.
         with closing(self._connect()) as connection, closing(sqlite3.connect(path)) as copy:
             connection.backup(copy)
-            if read_meta(copy) != self.meta:
+            now = read_meta(copy)
+            if now != self.meta:
                 raise PelError(f"{self.path}: has changed since it was opened; open the KB again and repeat.")
             with copy:
-                if not vectors:
-                    copy.execute("DELETE FROM added")
-                writing.write_meta(copy, meta)
+                schema.upgrade(copy, now)
+                for fingerprint in now["indexes"].keys() - meta["indexes"].keys():
+                    writing.forget_vectors(copy, fingerprint)
+                schema.write_meta(copy, meta | {"format_version": FORMAT_VERSION})
 
     def close(self) -> None:
         """Close the connections of this process."""
@@ -220,12 +274,18 @@ class EntityStore:
             yield from self._fetch(f"SELECT {columns} FROM {table} WHERE {key} IN ({marks})", batch)
 
     def _fetch(self, query: str, parameters: Sequence[Any]) -> list[tuple]:
+        with self._reading() as connection:
+            return connection.execute(query, parameters).fetchall()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection to read from, at one moment of the file, once its changes have been noticed."""
         with self._readable():
             connection = self._connection()
             connection.execute("BEGIN")
             try:
                 self._notice_changes(connection)
-                return connection.execute(query, parameters).fetchall()
+                yield connection
             finally:
                 connection.execute("COMMIT")
 

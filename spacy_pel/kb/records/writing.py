@@ -1,46 +1,26 @@
-"""What the SQLite file of a KB holds, and how it is written: built, added to, removed from, closed up."""
+"""How the SQLite file of a KB is written: built, added to, removed from, its gaps closed."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import uuid
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any
 
 import numpy as np
 
 from ...errors import PelError
 from ..entity import Entity
-from ..names.name_index import distinct_forms, is_searched, step, write_names
-from ..names.normal_form import alias_key
+from ..names.normal_form import alias_key, distinct_forms
+from ..names.tables import is_searched, step, write_names
+from ..numbering import EntityRows
+from . import schema
 from .counts import Counts
 
-FORMAT_VERSION = 3
-READABLE = (2, FORMAT_VERSION)  # 2 had no index of the names
-APPLICATION_ID = 0x7350454C  # "sPEL", in the header of the file
 BATCH = 10_000
-
-# A removed entity leaves its row empty and in `removed`; an added one takes a row behind all others and has its vector
-# in `added`, until the KB is compacted. `forms` and `types` lead from names (as `alias_key`) and types to rows. The
-# tables that lead from 3-grams to names are in `name_index`.
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE entities (
-    row INTEGER PRIMARY KEY, id TEXT NOT NULL, name TEXT NOT NULL, aliases TEXT NOT NULL, types TEXT NOT NULL,
-    definition TEXT NOT NULL, xrefs TEXT NOT NULL, source TEXT NOT NULL
-);
-CREATE TABLE forms (key INTEGER, row INTEGER, PRIMARY KEY (key, row)) WITHOUT ROWID;
-CREATE TABLE types (type TEXT, row INTEGER, PRIMARY KEY (type, row)) WITHOUT ROWID;
-CREATE TABLE retired (id TEXT PRIMARY KEY, successor TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE removed (row INTEGER PRIMARY KEY);
-CREATE TABLE added (row INTEGER PRIMARY KEY, vector BLOB NOT NULL);
-CREATE TEMP TABLE new_forms (key INTEGER, row INTEGER);
-CREATE TEMP TABLE new_types (type TEXT, row INTEGER);
-"""
 SORTED = """
 INSERT INTO forms SELECT DISTINCT key, row FROM temp.new_forms ORDER BY key, row;
 INSERT INTO types SELECT DISTINCT type, row FROM temp.new_types ORDER BY type, row;
@@ -57,8 +37,8 @@ def build(
     # A file that is not finished is thrown away, and a finished one synced by the caller: no journal needed.
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.executescript(SCHEMA)
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    connection.executescript(schema.SCHEMA)
     connection.execute("BEGIN")
     counts = Counts()
     _insert(connection, enumerate(counts.count(entities)), forms="temp.new_forms", types="temp.new_types")
@@ -68,20 +48,25 @@ def build(
     for statement in SORTED.strip().splitlines():
         connection.execute(statement)
     kept = _write_retired(connection, retired)
-    meta: dict[str, Any] = {"format_version": FORMAT_VERSION, "build": uuid.uuid4().hex, **notes}
+    meta: dict[str, Any] = {"format_version": schema.FORMAT_VERSION, "build": uuid.uuid4().hex, **notes}
     meta |= {"counts": counts.totals() | ({"retired": kept} if kept else {}), "rows": counts.entities, "numbering": 0}
+    meta["indexes"] = {}
     if counts.type_names:
         meta["type_names"] = counts.type_names
-    _index_names(connection, meta)
-    write_meta(connection, meta)
+    index_names(connection, meta)
+    schema.write_meta(connection, meta)
     connection.execute("COMMIT")
 
 
-def add(
-    connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence[Entity], vectors: np.ndarray | None
-) -> None:
-    """Write new `entities` behind all others, with their `vectors` (n, dim) where the KB has any, and bring `meta` up
-    to date. RAISES: `PelError` for an id that is there already or comes twice."""
+def add(connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence[Entity]) -> EntityRows:
+    """Write new `entities` behind all others, and bring `meta` up to date.
+
+    Returns:
+        Their rows (n,).
+
+    Raises:
+        PelError: An id is there already or comes twice.
+    """
     ids = [entity.id for entity in entities]
     twice = [id for id, count in Counter(ids).items() if count > 1]
     if twice:
@@ -91,20 +76,34 @@ def add(
     counts = Counts()
     first = meta["rows"]
     _insert(connection, enumerate(counts.count(entities), start=first))
-    if vectors is not None:
-        blobs = ((first + i, vector.tobytes()) for i, vector in enumerate(vectors.astype("<f4")))
-        connection.executemany("INSERT INTO added VALUES (?, ?)", blobs)
     connection.executemany("DELETE FROM retired WHERE id = ?", [(id,) for id in ids])
     meta["rows"] += len(entities)
     if counts.type_names:
         meta["type_names"] = meta.get("type_names", {}) | counts.type_names
     _recount(connection, meta, counts, +1)
+    return EntityRows(np.arange(first, meta["rows"]))
+
+
+def add_vectors(connection: sqlite3.Connection, fingerprint: str, owners: EntityRows, vectors: np.ndarray) -> None:
+    """Write the `vectors` (v, dim) of added entities for one index. owners: (v,), the row of each, ascending."""
+    rows = owners.tolist()
+    numbers = np.arange(len(rows)) - np.searchsorted(owners, owners)
+    blobs = (vector.tobytes() for vector in vectors.astype("<f4"))
+    values = zip(rows, [fingerprint] * len(rows), numbers.tolist(), blobs, strict=True)
+    connection.executemany("INSERT INTO added_vectors VALUES (?, ?, ?, ?)", values)
+
+
+def forget_vectors(connection: sqlite3.Connection, fingerprint: str) -> None:
+    """Forget what `add_vectors` wrote for an index, whose files hold these vectors now or which is dropped."""
+    connection.execute("DELETE FROM added_vectors WHERE fingerprint = ?", (fingerprint,))
 
 
 def remove(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[str]) -> None:
     """Remove the entities `ids`, and the retired ids that they succeeded, and bring `meta` up to date.
 
-    RAISES: `PelError` for an id that is not there."""
+    Raises:
+        PelError: An id is not there.
+    """
     delete_entities(connection, meta, ids)
     connection.executemany("DELETE FROM retired WHERE successor = ?", [(id,) for id in ids])
 
@@ -122,41 +121,33 @@ def delete_entities(connection: sqlite3.Connection, meta: dict[str, Any], ids: S
 
 
 def renumber_rows(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
-    """Number the entities anew, in their order and without the empty rows, and forget the vectors in `added`: what is
-    done where a vector file with one row an entity takes their place."""
-    connection.execute("DELETE FROM added")
-    empty = [row for (row,) in connection.execute("SELECT row FROM removed ORDER BY row")]
-    if empty:
-        _close_gaps(connection, empty)
-        meta["rows"] -= len(empty)
-        meta["numbering"] += 1
-    if empty or meta.get("names", {}).get("of") != meta["rows"]:
-        _index_names(connection, meta)
-
-
-def _close_gaps(connection: sqlite3.Connection, empty: list[int]) -> None:
+    """Number the entities anew, in their order and without the empty rows. `added_vectors` must be empty."""
+    empty = schema.removed_rows(connection)
+    if not empty:
+        return
     connection.create_function("closed_up", 1, lambda row: row - bisect_left(empty, row), deterministic=True)
     for table in ("entities", "forms", "types"):  # in ascending order: what moves down finds its place free
         connection.execute(f"UPDATE {table} SET row = closed_up(row) WHERE row > ?", (empty[0],))
     connection.execute("DELETE FROM removed")
+    meta["rows"] -= len(empty)
+    meta["numbering"] += 1
 
 
-def _index_names(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
+def bring_names_up_to_date(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
+    """Index the names again where entities have come or rows have changed since. The rows must have no gaps."""
+    names = meta.get("names", {})
+    if (names.get("of"), names.get("numbering")) != (meta["rows"], meta["numbering"]):
+        index_names(connection, meta)
+
+
+def index_names(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     """Write the index of the names of all entities, whose rows have no gaps."""
     n_names = meta["counts"]["entities"] + meta["counts"]["aliases"]
     query = "SELECT name, aliases FROM entities WHERE row % ? = 0 ORDER BY row"
-    forms = (distinct_forms(name, _load(aliases)) for name, aliases in connection.execute(query, (step(n_names),)))
+    found = connection.execute(query, (step(n_names),))
+    forms = (distinct_forms(name, schema.loaded(aliases)) for name, aliases in found)
     written = write_names(connection, forms, is_searched(n_names))
     meta["names"] = written | {"of": meta["rows"], "numbering": meta["numbering"]}  # which tells it from an older one
-    meta["format_version"] = FORMAT_VERSION
-
-
-def entity_of(record: tuple, type_names: dict[str, str] | None) -> Entity:
-    """The entity in a record of the table `entities`."""
-    _, id, name, aliases, types, definition, xrefs, source = record
-    kinds = _load(types)
-    names = tuple(type_names.get(kind, kind) for kind in kinds) if type_names else ()
-    return Entity(id, name, _load(aliases), kinds, definition, _load(xrefs), source, names)
 
 
 def rows_of(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, int]:
@@ -165,36 +156,22 @@ def rows_of(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, int
     return dict(found for id in ids for found in connection.execute(query, (id,)))
 
 
-def read_meta(connection: sqlite3.Connection) -> dict[str, Any]:
-    return {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM meta")}
-
-
-def write_meta(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
-    encoded = [(key, json.dumps(value, ensure_ascii=False)) for key, value in meta.items()]
-    connection.execute("DELETE FROM meta")
-    connection.executemany("INSERT INTO meta VALUES (?, ?)", encoded)
-
-
-def pragma(connection: sqlite3.Connection, name: str) -> int:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
 def _insert(
     connection: sqlite3.Connection, numbered: Iterable[tuple[int, Entity]], forms: str = "forms", types: str = "types"
 ) -> None:
     numbered = iter(numbered)
     while batch := list(islice(numbered, BATCH)):
-        connection.executemany("INSERT INTO entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_record, batch))
+        connection.executemany("INSERT INTO entities VALUES (?, ?, ?, ?, ?, ?, ?, ?)", starmap(schema.record_of, batch))
         connection.executemany(f"INSERT OR IGNORE INTO {forms} VALUES (?, ?)", _form_rows(batch))
         connection.executemany(f"INSERT OR IGNORE INTO {types} VALUES (?, ?)", _type_rows(batch))
 
 
 def _delete_row(connection: sqlite3.Connection, row: int) -> Entity:
-    entity = entity_of(connection.execute("SELECT * FROM entities WHERE row = ?", (row,)).fetchone(), None)
+    entity = schema.entity_of(connection.execute("SELECT * FROM entities WHERE row = ?", (row,)).fetchone(), None)
     connection.executemany("DELETE FROM forms WHERE key = ? AND row = ?", _form_rows([(row, entity)]))
     connection.executemany("DELETE FROM types WHERE type = ? AND row = ?", _type_rows([(row, entity)]))
     connection.execute("DELETE FROM entities WHERE row = ?", (row,))
-    connection.execute("DELETE FROM added WHERE row = ?", (row,))
+    connection.execute("DELETE FROM added_vectors WHERE row = ?", (row,))
     connection.execute("INSERT INTO removed VALUES (?)", (row,))
     return entity
 
@@ -205,19 +182,6 @@ def _form_rows(batch: Iterable[tuple[int, Entity]]) -> Iterator[tuple[int, int]]
 
 def _type_rows(batch: Iterable[tuple[int, Entity]]) -> Iterator[tuple[str, int]]:
     return ((kind, row) for row, entity in batch for kind in entity.types)
-
-
-def _record(numbered: tuple[int, Entity]) -> tuple:
-    row, e = numbered
-    return row, e.id, e.name, _dump(e.aliases), _dump(e.types), e.definition, _dump(e.xrefs), e.source
-
-
-def _dump(texts: tuple[str, ...]) -> str:
-    return json.dumps(texts, ensure_ascii=False)
-
-
-def _load(texts: str) -> tuple[str, ...]:
-    return tuple(json.loads(texts))
 
 
 def _index_ids(connection: sqlite3.Connection) -> None:

@@ -32,9 +32,10 @@ def make_kb(path, n: int, seed: int = 0) -> tuple[KnowledgeBase, Model]:
     return kb, {entity.id: (entity, vector) for entity, vector in zip(entities, vectors, strict=True)}
 
 
-def found(kb: KnowledgeBase, queries: np.ndarray, k: int, types: tuple[str, ...] = ()) -> list[list[str]]:
+def found(kb: KnowledgeBase, queries: np.ndarray, k: int, types: tuple[str, ...] = (), **how: int) -> list[list[str]]:
     within = kb.rows_of_types(types) if types else None
-    return [[id for id in ids if id] for ids in kb.ids(kb.search(queries, k, within)[1]).tolist()]
+    rows = kb.entity_index().search(queries, k, within, **how)[1]
+    return [[id for id in ids if id] for ids in kb.ids(rows).tolist()]
 
 
 def brute_force(model: Model, queries: np.ndarray, k: int, types: tuple[str, ...] = ()) -> list[list[str]]:
@@ -94,7 +95,7 @@ def test_any_sequence_of_changes_searches_like_brute_force(tmp_path, seed):
 
 
 def test_many_removals_in_one_search(tmp_path, monkeypatch):
-    monkeypatch.setattr("spacy_pel.kb.index.vectors.MOST_PASSED_OVER", 10)
+    monkeypatch.setattr("spacy_pel.kb.index.entity_index.MOST_PASSED_OVER", 10)
     kb, model = make_kb(tmp_path / "kb", 40)
     gone = [f"E{i}" for i in range(0, 40, 2)]
     kb.remove(gone)
@@ -113,17 +114,16 @@ def test_changes_to_a_compressed_kb(tmp_path, index_type):
     kb, model = make_kb(tmp_path / "kb", n)
     vectors = np.array([vector for _, vector in model.values()])
     kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc", index_type=index_type)
-    kb.set_search(n_probe=4)
     kb.remove([f"E{i}" for i in range(100)])
     new = unit_vectors(1, DIM, 77)
     kb.add([Entity("new", "new")], new, fingerprint="abc")
     for _ in range(2):
         assert found(kb, new, 1) == [["new"]] and verify(kb) == []
-        hits = [ids[0] == f"E{i}" for i, ids in zip(range(100, n), found(kb, vectors[100:], 1), strict=True)]
+        hits = [ids[0] == f"E{i}" for i, ids in zip(range(100, n), found(kb, vectors[100:], 1, n_probe=4), strict=True)]
         assert np.mean(hits) > 0.95
-        assert not {f"E{i}" for i in range(100)} & {id for ids in found(kb, vectors[:100], 3) for id in ids}
+        assert not {f"E{i}" for i in range(100)} & {id for ids in found(kb, vectors[:100], 3, n_probe=4) for id in ids}
         kb.compact()
-        assert kb.meta["index_type"] == index_type and kb.n_rows == 301
+        assert kb.entity_index().index_type == index_type and kb.n_rows == 301
 
 
 def refusals(entity: Entity, vector: np.ndarray) -> dict[str, tuple[Callable[[KnowledgeBase], object], str]]:
@@ -160,7 +160,7 @@ def test_a_kb_without_vectors_changes_too_and_is_indexed_later(tmp_path):
         kb.add([Entity("E", "e")], unit_vectors(1, DIM), fingerprint="abc")
     vectors = unit_vectors(3, DIM)
     kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
-    assert kb.ids(kb.search(vectors, 1)[1]).ravel().tolist() == ["B", "C", "D"]
+    assert kb.ids(kb.entity_index().search(vectors, 1)[1]).ravel().tolist() == ["B", "C", "D"]
 
 
 def test_a_removed_successor_is_forgotten_and_an_added_id_is_retired_no_more(tmp_path):
@@ -235,7 +235,7 @@ def test_what_another_has_changed_is_seen_at_the_next_search(tmp_path):
     assert found(other, vector, 1) != [["new"]]
     kb.add([Entity("new", "new")], vector, fingerprint="abc")
     assert found(other, vector, 1) == [["new"]] and other["new"].name == "new" and len(other) == 11
-    _, rows = other.search(vector, 2)
+    _, rows = other.entity_index().search(vector, 2)
     kb.remove(["new"])
     assert other.ids(rows)[0, 0] == "" and found(other, vector, 11)[0].count("new") == 0
 
@@ -244,11 +244,11 @@ def test_rows_are_never_mixed_up_with_those_of_a_compacted_kb(tmp_path):
     kb, _ = make_kb(tmp_path / "kb", 10)
     other = KnowledgeBase(kb.path)
     vector = unit_vectors(1, DIM, 9)
-    _, rows = other.search(vector, 2)
+    _, rows = other.entity_index().search(vector, 2)
     kb.remove(["E0"])
     assert len(other.ids(rows)[0]) == 2
     kb.compact()
-    for look_up in (lambda: other.ids(rows), lambda: other.search(vector, 2), lambda: other["E1"]):
+    for look_up in (lambda: other.ids(rows), lambda: other.entity_index().search(vector, 2), lambda: other["E1"]):
         with pytest.raises(PelError, match="numbered anew since it was opened; open the KB again"):
             look_up()
     assert len(found(KnowledgeBase(kb.path), vector, 10)[0]) == 9
@@ -276,9 +276,9 @@ def test_two_processes_add_and_neither_loses_anything(tmp_path):
 def test_reading_leaves_every_byte_as_it_is(tmp_path):
     kb, model = make_kb(tmp_path / "kb", 10)
     kb.close()
-    before = {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in kb.path.iterdir()}
+    before = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in kb.path.rglob("*.*")}
     check(KnowledgeBase(kb.path), model)
-    assert {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in kb.path.iterdir()} == before
+    assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in kb.path.rglob("*.*")} == before
 
 
 # --- verify ----------------------------------------------------------------------------------------------------------
@@ -291,9 +291,9 @@ def test_verify_finds_what_opening_cannot(tmp_path):
     vectors[5] *= 2
     kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
     assert [problem.split(": ")[1] for problem in verify(kb)] == ["1 vectors are not of unit length"]
-    path = kb.path / kb.meta["vectors"]["file"]
+    path = kb.path / kb.entity_index().record["files"]["vectors"]["name"]
     with path.open("r+b") as file:
-        file.seek(45 + 4 * 2000)  # a whole float32: the header has 45 bytes
+        file.seek(128 + 4 * 2000)  # a whole float32: the header has 128 bytes
         file.write(np.float32(np.inf).tobytes())
     problems = verify(KnowledgeBase(kb.path))
     assert len(problems) == 3 and "SHA-256" in problems[0] and "1 vectors are not finite" in problems[1]

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from tiny import ENTITIES, make_kb, unit_vectors
 
-from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.kb.names import name_index
+from spacy_pel.kb.names import tables
 from spacy_pel.kb.names.normal_form import normalized
 
 
@@ -66,7 +65,7 @@ def test_the_best_are_those_with_the_most_alike_names_and_all_exact_ones(tmp_pat
 
 def test_a_kb_with_too_many_names_is_compared_by_its_records(tmp_path, monkeypatch):
     small = make_kb(tmp_path / "small")
-    monkeypatch.setattr(name_index, "MOST_NAMES", 10)
+    monkeypatch.setattr(tables, "MOST_NAMES", 10)
     kb = make_kb(tmp_path / "kb")
     assert kb.meta["names"]["rows"] == 0 and kb.names.match("heart").best(5).tolist() == []
     assert kb.names.match("MI").best(5).tolist() == [4]
@@ -87,7 +86,7 @@ def test_additions_removals_and_compaction(tmp_path):
     assert match.scores(np.array([3, 12]))[1].tolist() == pytest.approx([1, 1], abs=1e-6)
     assert kb.names.match("heart attack").scores(np.array([12]))[0, 0] > 0.2
     assert len(kb.names.match("heart attack").best(1)) == 1  # a removed row, which `similarities` passes over
-    rows, products = kb.similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
+    rows, products = kb.entity_index().similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
     assert rows.tolist() == [7, 12] and products[1] == pytest.approx(1)
 
     kb.compact()
@@ -122,18 +121,3 @@ def test_another_process_compacts(tmp_path):
     other.add([Entity("D1", "Heart block")], unit_vectors(1, 8), "f")
     other.compact()
     assert kb.names.match("heart block").scores(np.array([12]))[0].tolist() == pytest.approx([1, 1], abs=1e-6)
-
-
-def test_a_kb_of_format_2_opens_and_is_brought_up_to_date(tmp_path):
-    kb = indexed(make_kb(tmp_path / "kb"))
-    with kb._store.change() as (connection, meta):
-        connection.execute("DROP TABLE postings")
-        connection.execute("DROP TABLE name_arrays")
-        meta.pop("names")
-        meta["format_version"] = 2
-    old = KnowledgeBase(kb.path)
-    assert old.search(unit_vectors(1, 8), 1)[1].tolist() == [[0]]
-    with pytest.raises(PelError, match="kb compact"):
-        old.names.match("heart")
-    old.compact()
-    assert old.meta["format_version"] == 3 and old.names.match("MI").best(1).tolist() == [4]

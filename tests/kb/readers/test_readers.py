@@ -68,7 +68,7 @@ def test_names_of_10000_characters_are_left_out_and_counted(tmp_path):
         Entity("D2", "Aspirin", ("ASA",)),
         Entity("D4", "y" * 3000),
     ]
-    assert records.skipped == {"names of more than 3,000 characters": 3, "entities without a shorter name": 1}
+    assert records.skipped == {"names of more than 3,000 characters": 3, "entities with no shorter name": 1}
 
 
 @pytest.mark.parametrize("field", ["id", "name", "definition"])

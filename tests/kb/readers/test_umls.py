@@ -200,7 +200,7 @@ def test_what_is_left_out_is_counted(tmp_path):
     assert [entity.id for entity in records] == ["C0000001", "C0000002", "C0000003", "C0000005"]
     assert records.skipped == {
         "CUIs without a row in MRCONSO": 1,
-        "CUIs without a name that is left": 1,
+        "CUIs with no usable name": 1,
         "names that are empty": 1,
         "names in other languages": 1,
         "names that are suppressed": 1,

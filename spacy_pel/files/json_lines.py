@@ -1,4 +1,4 @@
-"""The fields of a JSON object that stands on a line of its own."""
+"""JSON lines: an object on each line, and its fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...errors import PelError
+from ..errors import PelError
+from .lines import decoded
 
 
 def numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -15,11 +16,17 @@ def numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_object(line: bytes, shape: str = '{"id": …, "name": …}') -> dict[str, Any]:
-    """The JSON object on `line`. RAISES: `PelError` where it is none, which says that it should have this `shape`."""
+    """The JSON object on `line`.
+
+    Args:
+        line: In UTF-8, with or without a byte order mark.
+        shape: What the message of an error says that the object should be like.
+
+    Raises:
+        PelError: The line is not UTF-8, or holds no JSON object.
+    """
     try:
-        record = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise PelError(f"byte {error.start + 1} of the line is not UTF-8; save the file as UTF-8") from error
+        record = json.loads(decoded(line).removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise PelError(f"the line is not valid JSON ({error}); write one JSON object a line") from error
     if not isinstance(record, dict):
@@ -28,6 +35,11 @@ def parse_object(line: bytes, shape: str = '{"id": …, "name": …}') -> dict[s
 
 
 def required(record: dict[str, Any], key: str) -> str:
+    """The text under `key`.
+
+    Raises:
+        PelError: It is missing or blank, or no text.
+    """
     value = text(record, key)
     if not value.strip():
         raise PelError(f'"{key}" is missing or empty; give every entity an "id" and a "name"')
@@ -35,6 +47,11 @@ def required(record: dict[str, Any], key: str) -> str:
 
 
 def text(record: dict[str, Any], key: str) -> str:
+    """The text under `key`, "" where it is missing or null.
+
+    Raises:
+        PelError: It is no text.
+    """
     value = record.get(key)
     if value is None:
         return ""
@@ -44,6 +61,11 @@ def text(record: dict[str, Any], key: str) -> str:
 
 
 def texts(record: dict[str, Any], key: str) -> tuple[str, ...]:
+    """The texts under `key`, none where it is missing or null.
+
+    Raises:
+        PelError: It is no list of texts.
+    """
     values = record.get(key)
     if values is None:
         return ()

@@ -1,4 +1,4 @@
-"""Files of a source: plain or gzipped, read as bytes line by line."""
+"""Lines of text in files, plain or gzipped, read as bytes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ...errors import PelError
+from ..errors import PelError
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The bytes of the file at `path`, unpacked if its name ends in ".gz".
 
-    RAISES: `PelError` for a file that is no gzip file or only the beginning of one.
+    Raises:
+        PelError: The file is no gzip file, or only the beginning of one.
     """
     if path.suffix != ".gz":
         with path.open("rb") as file:
@@ -30,7 +31,11 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def decoded(line: bytes) -> str:
-    """`line` as text. RAISES: `PelError` where it is not UTF-8."""
+    """`line` as text.
+
+    Raises:
+        PelError: It is not UTF-8.
+    """
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -38,7 +43,11 @@ def decoded(line: bytes) -> str:
 
 
 def check_text(path: Path) -> None:
-    """Read the file through. RAISES: `PelError` as `opened` does, or naming the first line that is not UTF-8."""
+    """Read the file through.
+
+    Raises:
+        PelError: As for `opened`, or naming the first line that is not UTF-8.
+    """
     with opened(path) as file:
         for number, line in enumerate(file, start=1):
             try:

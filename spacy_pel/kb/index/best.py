@@ -1,0 +1,60 @@
+"""The best of what several searches found."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..numbering import EntityRows, VectorNumbers
+
+Numbers = TypeVar("Numbers", EntityRows, VectorNumbers)
+
+
+def best(scores: np.ndarray, numbers: Numbers, k: int) -> tuple[np.ndarray, Numbers]:
+    """The `k` best columns, best first, of equal scores the lower number first.
+
+    Args:
+        scores: (q, n) float32.
+        numbers: (q, n) int64, what was scored; -1 stands for nothing.
+        k: How many columns to keep. Where n < k, -1 with score -inf fills up.
+
+    Returns:
+        Scores (q, k) and numbers (q, k).
+    """
+    scores = np.where(numbers < 0, np.float32(-np.inf), scores)
+    order = np.lexsort((numbers, -scores), axis=-1)[:, :k]
+    missing = ((0, 0), (0, k - order.shape[1]))
+    chosen: Any = np.pad(np.take_along_axis(numbers, order, axis=-1), missing, constant_values=-1)
+    return np.pad(np.take_along_axis(scores, order, axis=-1), missing, constant_values=-np.inf), chosen
+
+
+def without_repeats(rows: EntityRows) -> EntityRows:
+    """`rows` (q, n), of which each query keeps the first of those that are equal; -1 stands for the others."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ascending = np.take_along_axis(rows, order, axis=1)
+    ascending[:, 1:][ascending[:, 1:] == ascending[:, :-1].copy()] = -1
+    kept = np.empty_like(rows)
+    np.put_along_axis(kept, order, ascending, axis=1)
+    return EntityRows(kept)
+
+
+def best_of_each(scores: np.ndarray, owners: EntityRows) -> tuple[np.ndarray, EntityRows]:
+    """The best score of each entity.
+
+    Args:
+        scores: (..., n), of n vectors.
+        owners: (n,), the entity of each vector, ascending.
+
+    Returns:
+        Scores (..., m) and the rows (m,) of the m entities, ascending.
+    """
+    first = first_of_each(owners)
+    if len(first) == len(owners):
+        return scores, owners
+    return np.maximum.reduceat(scores, first, axis=-1), EntityRows(owners[first])
+
+
+def first_of_each(owners: EntityRows) -> np.ndarray:
+    """The places (m,) in `owners` (n,), ascending, at which another entity begins."""
+    return np.flatnonzero(np.diff(owners, prepend=-1))

@@ -1,0 +1,223 @@
+"""Several indexes of one KB, and several vectors of one entity, beside brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tiny import unit_vectors
+
+from spacy_pel.errors import PelError
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.on_disk import folder_of
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.verify import verify
+
+DIM = 8
+Vectors = dict[str, np.ndarray]
+
+
+def make_kb(path, n: int) -> KnowledgeBase:
+    kinds = ("even", "odd")
+    return KnowledgeBase.create(path, [Entity(f"E{i}", f"name {i}", types=(kinds[i % 2],)) for i in range(n)])
+
+
+def several(ids: list[str], seed: int, most: int = 4) -> Vectors:
+    """From none to `most` vectors for every id, and one at least for the first."""
+    rng = np.random.default_rng(seed)
+    counts = np.maximum(rng.integers(0, most + 1, len(ids)), [1] + [0] * (len(ids) - 1))
+    vectors = np.split(unit_vectors(int(counts.sum()), DIM, seed), np.cumsum(counts)[:-1])
+    return dict(zip(ids, vectors, strict=True))
+
+
+def put_index(kb: KnowledgeBase, fingerprint: str, vectors: Vectors, **settings) -> None:
+    rows = kb.rows(vectors)
+    owners = np.repeat([rows[id] for id in kb], [len(vectors[id]) for id in kb])
+    blocks = [vectors[id] for id in kb]
+    kb.index(blocks, dim=DIM, metric="cosine", fingerprint=fingerprint, owners=owners, **settings)
+
+
+def brute_force(vectors: Vectors, query: np.ndarray, k: int, allowed: set[str] | None = None) -> list[str]:
+    best = {id: (own @ query).max() for id, own in vectors.items() if len(own) and (allowed is None or id in allowed)}
+    return sorted(best, key=lambda id: -best[id])[:k]
+
+
+def check(kb: KnowledgeBase, fingerprint: str, vectors: Vectors) -> None:
+    index, queries = kb.entity_index(fingerprint), unit_vectors(6, DIM, 99)
+    index.search(queries, 1)  # which sees what another process has changed
+    odd = {id for id in kb if "odd" in kb[id].types}
+    for k in (1, 5, len(kb) + 2):
+        for within, allowed in ((None, None), (kb.rows_of_types(["odd"]), odd)):
+            scores, rows = index.search(queries, k, within)
+            found = [[id for id in own if id] for own in kb.ids(rows).tolist()]
+            assert found == [brute_force(vectors, query, k, allowed) for query in queries]
+            best = [[(vectors[id] @ q).max() for id in own] for own, q in zip(found, queries, strict=True)]
+            for row, own in zip(scores, best, strict=True):
+                assert row[: len(own)] == pytest.approx(own, abs=1e-6) and (row[len(own) :] == -np.inf).all()
+    rows, products = index.similarities(queries[0], kb.live_rows)
+    assert dict(zip(kb.ids(rows).tolist(), products.tolist(), strict=True)) == pytest.approx(
+        {id: (own @ queries[0]).max() for id, own in vectors.items() if len(own)}, abs=1e-6
+    )
+    assert kb.ids(index.owners()).tolist() == [id for id in kb for _ in vectors[id]]
+    np.testing.assert_allclose(np.concatenate(list(index.blocks())), np.concatenate([vectors[id] for id in kb]))
+    assert index.n_vectors == sum(map(len, vectors.values()))
+    assert index.n_missing == sum(not len(own) for own in vectors.values())
+
+
+@pytest.mark.parametrize("most_passed_over", [0, 1000])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_changes_of_two_indexes_search_like_brute_force(tmp_path, monkeypatch, seed, most_passed_over):
+    monkeypatch.setattr("spacy_pel.kb.index.entity_index.MOST_PASSED_OVER", most_passed_over)
+    rng = np.random.default_rng(seed)
+    kb = make_kb(tmp_path / "kb", 30)
+    model = {"a": several(list(kb), seed, 1), "b": several(list(kb), seed + 10)}
+    for fingerprint, vectors in model.items():
+        put_index(kb, fingerprint, vectors)
+    other = KnowledgeBase(kb.path)
+    actions = ["add", "add several", "remove", "update", "index", "compact", "drop", "reopen"]
+    for step in range(16):
+        what, here = rng.choice(actions), "ab"[rng.integers(2)]
+        if what == "add":
+            new = [Entity(f"N{step}-{i}", f"new {i}", types=("odd",)) for i in range(3)]
+            vectors = unit_vectors(3, DIM, 100 + step)
+            kb.add(new, vectors, here)
+            own = dict(zip((e.id for e in new), vectors[:, None], strict=True))
+        elif what == "add several":
+            new = [Entity(f"M{step}-{i}", f"new {i}", types=("even",)) for i in range(3)]
+            vectors = unit_vectors(4, DIM, 200 + step)
+            kb.add(new, vectors, here, owners=[0, 0, 0, 2])
+            own = {new[0].id: vectors[:3], new[1].id: vectors[:0], new[2].id: vectors[3:]}
+        elif what == "update":
+            new = [Entity(id, "changed", types=("odd",)) for id in rng.choice(list(kb), 2, replace=False).tolist()]
+            vectors = unit_vectors(2, DIM, 300 + step)
+            kb.update(new, vectors, here)
+            own = dict(zip((e.id for e in new), vectors[:, None], strict=True))
+        elif what == "remove":
+            gone = rng.choice(list(kb), 4, replace=False).tolist()
+            kb.remove(gone)
+            model = {one: {id: v for id, v in vectors.items() if id not in gone} for one, vectors in model.items()}
+        elif what == "index":
+            model[here] = several(list(kb), 400 + step)
+            put_index(kb, here, model[here])
+        elif what == "compact":
+            kb.compact()
+            assert kb.n_rows == len(kb) and kb.n_added == 0
+        elif what == "drop":
+            kb.drop_index("b")
+            model["b"] = several(list(kb), 500 + step)
+            put_index(kb, "b", model["b"])
+        else:
+            kb = KnowledgeBase(kb.path)
+        if what.startswith("add") or what == "update":
+            nothing = np.zeros((0, DIM), "float32")
+            model = {
+                one: vectors | {id: v if one == here else nothing for id, v in own.items()}
+                for one, vectors in model.items()
+            }
+        if other.meta["numbering"] != kb.meta["numbering"]:
+            other = KnowledgeBase(kb.path)
+        for fingerprint, vectors in model.items():
+            check(kb, fingerprint, vectors)
+            check(other, fingerprint, vectors)
+    assert verify(kb) == []
+    copy = kb.copy_to(tmp_path / "copy", indexes=["b"])
+    assert list(copy.indexes) == ["b"] and verify(copy) == []
+    check(copy, "b", model["b"])
+    assert {file.name for file in (copy.path / "indexes").iterdir()} == {"b"}
+
+
+@pytest.mark.parametrize("most_passed_over", [0, 10, 5000])
+@pytest.mark.parametrize("index_type", ["flat", "IVF16,PQ8x4fs,Refine(SQ8)", "IVF16,Flat", "SQ8", "HNSW8"])
+def test_removed_entities_never_come_back(tmp_path, monkeypatch, index_type, most_passed_over):
+    monkeypatch.setattr("spacy_pel.kb.index.entity_index.MOST_PASSED_OVER", most_passed_over)
+    monkeypatch.setattr("spacy_pel.kb.index.vectors.BLOCK", 100)
+    rng = np.random.default_rng(3)
+    vectors = np.repeat(rng.normal(size=(100, 16)), 10, axis=0) + 0.3 * rng.normal(size=(1000, 16))
+    kb = make_kb(tmp_path / "kb", 1000)
+    kb.index([vectors.astype("float32")], dim=16, metric="dot", fingerprint="abc", index_type=index_type)
+    kb.remove([f"E{i}" for i in range(0, 500)])  # whole clusters
+    _, rows = kb.entity_index().search(vectors[::25], 5)
+    assert (rows >= 500).all()
+    exact = np.argsort(-vectors[::25] @ vectors[500:].T)[:, :5] + 500
+    assert np.mean([len(set(a) & set(b)) / 5 for a, b in zip(rows.tolist(), exact.tolist())]) > 0.6
+    if index_type == "flat":
+        assert (rows == exact).all()
+
+
+def test_a_second_encoder_leaves_the_index_of_the_first_as_it_is(tmp_path):
+    kb = make_kb(tmp_path / "kb", 20)
+    a, b = unit_vectors(20, DIM, 1), unit_vectors(20, 4, 2)
+    kb.index([a], dim=DIM, metric="cosine", fingerprint="a")
+    open_elsewhere = KnowledgeBase(kb.path)
+    files = {path: path.read_bytes() for path in (kb.path / "indexes").rglob("*.*")}
+    before = [found.tolist() for found in kb.entity_index("a").search(a, 3)]
+    kb.index([b], dim=4, metric="dot", fingerprint="b")
+    for one in (kb, open_elsewhere):
+        assert [found.tolist() for found in one.entity_index("a").search(a, 3)] == before
+        assert one.entity_index("b").search(b, 1)[1].ravel().tolist() == np.argmax(b @ b.T, axis=1).tolist()
+    assert {path: path.read_bytes() for path in files} == files
+    kb.add([Entity("new", "new")], a[:1], "a")
+    assert (kb.entity_index("a").n_missing, kb.entity_index("b").n_missing) == (0, 1)
+    kb.remove(["E3"])
+    kb.index([b], dim=4, metric="dot", fingerprint="b")  # the rows stay as they are for whoever searches in `a`
+    assert kb.n_removed == 1 and open_elsewhere.entity_index("a").search(a[:1], 2)[1].tolist() == [[0, 20]]
+    kb.drop_index("b")
+    assert list(kb.indexes) == ["a"] and not (kb.path / "indexes" / "b").exists()
+
+
+def test_which_index(tmp_path):
+    kb = make_kb(tmp_path / "kb", 5)
+    with pytest.raises(PelError, match="has no vectors; run"):
+        kb.entity_index("a")
+    for fingerprint in ("a", "b"):
+        kb.index([unit_vectors(5, DIM)], dim=DIM, metric="cosine", fingerprint=fingerprint)
+    with pytest.raises(PelError, match='several encoders; name one by its fingerprint: "a", "b"'):
+        kb.entity_index()
+    with pytest.raises(PelError, match='no vectors of the encoder "c", only of "a", "b"'):
+        kb.entity_index("c")
+    held = kb.entity_index("b")
+    kb.drop_index("b")
+    kb.drop_index("b")
+    assert kb.entity_index() is kb.entity_index("a")
+    with pytest.raises(PelError, match='the index "b" is no longer in this KB'):
+        held.search(unit_vectors(1, DIM), 1)
+
+
+@pytest.mark.parametrize("fingerprint", ["../../evil", "made up", "", "ABC", ".", "a/b", "x" * 300, "ключ"])
+def test_any_fingerprint_gives_a_safe_folder(tmp_path, fingerprint):
+    kb = make_kb(tmp_path / "kb", 5)
+    vectors = unit_vectors(5, DIM)
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint=fingerprint)
+    assert folder_of(fingerprint) != folder_of(fingerprint + "x")
+    (folder,) = (kb.path / "indexes").iterdir()
+    assert len(folder.name) == 32 and list(KnowledgeBase(kb.path).indexes) == [fingerprint]
+    assert kb.entity_index(fingerprint).search(vectors, 1)[1].ravel().tolist() == list(range(5))
+
+
+@pytest.mark.parametrize("owners", [[], [1, 0], [0, 5], [-1, 0], [0, 2]])
+def test_owners_must_be_entities_in_the_order_of_their_rows(tmp_path, owners):
+    kb = make_kb(tmp_path / "kb", 5)
+    kb.remove(["E2"])
+    with pytest.raises(PelError, match="must be rows of entities, ascending"):
+        kb.index([unit_vectors(2, DIM)], dim=DIM, metric="cosine", fingerprint="a", owners=np.array(owners))
+    assert not kb.indexes
+    kb.index([unit_vectors(4, DIM)], dim=DIM, metric="cosine", fingerprint="a")
+    for owners in ([1], [0, 0, 1]):
+        with pytest.raises(PelError, match=r"ascending places among 1 entities|shape"):
+            kb.add([Entity("X", "x")], unit_vectors(len(owners), DIM), "a", owners=owners)
+
+
+def test_verify_names_the_index_and_finds_foreign_owners(tmp_path):
+    kb = make_kb(tmp_path / "kb", 5)
+    for fingerprint in ("a", "b"):
+        kb.index([unit_vectors(5, DIM)], dim=DIM, metric="cosine", fingerprint=fingerprint)
+    assert verify(kb) == []
+    with kb._store.change() as (_, meta):
+        owners = kb.path / meta["indexes"]["b"]["files"]["owners"]["name"]
+        np.save(owners, np.array([0, 1, 2, 9, 3]))
+        from spacy_pel.kb.index.files import sample_digest
+
+        meta["indexes"]["b"]["files"]["owners"]["sample"] = sample_digest(owners)
+    problems = verify(KnowledgeBase(kb.path))
+    assert len(problems) == 3 and "owners-1.npy: its SHA-256" in problems[0]
+    assert "index b: the owners of the vectors are not in the order" in problems[1]
+    assert "index b: 1 vectors belong to no entity" in problems[2]
