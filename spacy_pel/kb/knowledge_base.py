@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +17,8 @@ from ..files.folders import check_replaceable, left_aside, new_folder
 from .entity import Entity
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
-from .index.on_disk import FOLDER, IndexRecord, remove_others, write_index
+from .index.indexes import Indexes, check_added, check_owners, renumbered
+from .index.on_disk import FOLDER, remove_others, write_index
 from .index.vectors import auto_type
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex
@@ -69,7 +69,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         self._store = RecordStore(self.path / ENTITIES)
         self.names = NameIndex(self._store)
         self._removed = no_rows()
-        self._indexes: dict[str, EntityIndex] = {}
+        self._indexes = Indexes(self.path, self._notice_changes)
         self._rows_of_types: dict[frozenset[str], EntityRows] = {}
         self._catch_up()
 
@@ -131,7 +131,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def n_added(self) -> int:
         """Entities added with vectors that no file holds yet."""
-        return len(np.unique(np.concatenate([no_rows(), *(index.added for index in self._indexes.values())])))
+        return self._indexes.n_added
 
     @property
     def n_removed(self) -> int:
@@ -141,7 +141,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def size_bytes(self) -> int:
         """Bytes on disk of the records and of all indexes."""
-        return (self.path / ENTITIES).stat().st_size + sum(index.size_bytes for index in self._indexes.values())
+        return (self.path / ENTITIES).stat().st_size + self._indexes.size_bytes
 
     def __len__(self) -> int:
         return len(self._store)
@@ -241,7 +241,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def indexes(self) -> Mapping[str, EntityIndex]:
         """The indexes, by the fingerprint of the encoder that made each."""
-        return MappingProxyType(self._indexes)
+        return self._indexes
 
     def entity_index(self, fingerprint: str | None = None) -> EntityIndex:
         """The index of one encoder.
@@ -254,24 +254,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         """
         if fingerprint not in self._indexes:
             self._notice_changes()
-        if not self._indexes:
-            raise PelError(
-                f"{self.path}: the KB has no vectors; run `python -m spacy pel index PIPELINE {self.path} OUT` "
-                f"or `linker.index()`."
-            )
-        known = ", ".join(f'"{one:.12}"' for one in self._indexes)
-        if fingerprint is None:
-            if len(self._indexes) > 1:
-                raise PelError(
-                    f"{self.path}: the KB has vectors of several encoders; name one by its fingerprint: {known}."
-                )
-            return next(iter(self._indexes.values()))
-        if fingerprint not in self._indexes:
-            raise PelError(
-                f'{self.path}: the KB has no vectors of the encoder "{fingerprint:.12}", only of {known}; run '
-                f"`python -m spacy pel index PIPELINE {self.path} OUT` or `linker.index()`."
-            )
-        return self._indexes[fingerprint]
+        return self._indexes.get_one(fingerprint)
 
     def index(
         self,
@@ -308,7 +291,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         if metric not in ("cosine", "dot"):
             raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
         with self._changing() as (connection, meta):
-            rows = self.live_rows if owners is None else self._checked_owners(owners)
+            rows = self.live_rows if owners is None else owners
+            check_owners(self.path, rows, self.live_rows)
             alone = not (meta["indexes"].keys() - {fingerprint})
             self._write(
                 meta,
@@ -430,7 +414,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     def close(self) -> None:
         """Close the files. A closed KB is of no more use."""
         self._store.close()
-        self._indexes = {}
+        self._indexes.close()
 
     def __reduce__(self) -> tuple[type[KnowledgeBase], tuple[Path]]:
         return type(self), (self.path,)
@@ -458,43 +442,12 @@ class KnowledgeBase(Mapping[str, Entity]):
     ) -> None:
         places = np.arange(len(entities)) if owners is None else np.asarray(owners, dtype=np.int64)
         with self._changing() as (connection, meta):
-            self._check_added(meta["indexes"], len(entities), places, vectors, fingerprint)
+            check_added(self.path, meta["indexes"], len(entities), places, vectors, fingerprint)
             if replaced:
                 writing.delete_entities(connection, meta, replaced)
             rows = writing.add(connection, meta, entities)
             if vectors is not None and fingerprint is not None:
                 writing.add_vectors(connection, fingerprint, EntityRows(rows[places]), vectors)
-
-    def _check_added(
-        self,
-        indexes: dict[str, IndexRecord],
-        n_entities: int,
-        places: np.ndarray,
-        vectors: np.ndarray | None,
-        fingerprint: str | None,
-    ) -> None:
-        """Raise unless `vectors` are what one of `indexes` needs for new entities at those `places` among them."""
-        if not indexes:
-            if vectors is not None:
-                raise PelError(f"{self.path}: the KB has no vectors; add entities without, then index the KB.")
-            return
-        if vectors is not None and fingerprint not in indexes:
-            raise PelError(
-                f"{self.path}: its vectors are of another encoder than those to add; run `python -m spacy pel index`."
-            )
-        dim = indexes[fingerprint if fingerprint in indexes else min(indexes)]["dim"]
-        if vectors is None or vectors.shape != (len(places), dim):
-            shape = "none" if vectors is None else f"the shape {vectors.shape}"
-            raise PelError(f"Expected vectors of the shape ({len(places)}, {dim}), got {shape}.")
-        if not np.isfinite(vectors).all():
-            raise PelError("A vector to add is not finite; check the encoder's weights.")
-        if (np.diff(places) < 0).any() or not np.isin(places, np.arange(n_entities)).all():
-            raise PelError(f"The owners of the vectors to add must be ascending places among {n_entities} entities.")
-
-    def _checked_owners(self, owners: EntityRows) -> EntityRows:
-        if not len(owners) or (np.diff(owners) < 0).any() or not np.isin(owners, self.live_rows).all():
-            raise PelError(f"{self.path}: the owners of the vectors must be rows of entities, ascending.")
-        return owners
 
     def _write(
         self, meta: dict[str, Any], fingerprint: str, blocks: Iterable[np.ndarray], owners: EntityRows, **about: Any
@@ -508,11 +461,6 @@ class KnowledgeBase(Mapping[str, Entity]):
         with self._store.undisturbed() as meta:
             if meta is not None:
                 remove_others(self.path, meta["indexes"])
-
-    def _bring_up_to_date(self, index: EntityIndex) -> None:
-        self._notice_changes()
-        if self._indexes.get(index.fingerprint) is not index:
-            raise PelError(f'{self.path}: the index "{index.fingerprint:.12}" is no longer in this KB; index it again.')
 
     def _notice_changes(self) -> None:
         """Take over what another process has changed."""
@@ -531,20 +479,13 @@ class KnowledgeBase(Mapping[str, Entity]):
                     raise PelError(f"{error}; {self._store.remedy()}") from error
 
     def _take_over(self, state: State) -> None:
-        indexes = {}
-        for fingerprint, record in state.meta["indexes"].items():
-            added = state.vectors_of(fingerprint, record["dim"])
-            edits = PendingEdits(state.meta["counts"]["entities"], state.removed, *added)
-            index = self._indexes.get(fingerprint)
-            if index is None:
-                index = EntityIndex.open(self.path, fingerprint, record, edits, self._bring_up_to_date)
-            else:
-                index.turn_to(self.path, record, edits)
-            indexes[fingerprint] = index
-        self._indexes, self._removed, self._rows_of_types = indexes, state.removed, {}
+        records = state.meta["indexes"]
+        edits = {
+            fingerprint: PendingEdits(
+                state.meta["counts"]["entities"], state.removed, *state.vectors_of(fingerprint, record["dim"])
+            )
+            for fingerprint, record in records.items()
+        }
+        self._indexes.turn_to(records, edits)
+        self._removed, self._rows_of_types = state.removed, {}
         self._store.adopt(state.meta)
-
-
-def renumbered(rows: EntityRows, removed: EntityRows) -> EntityRows:
-    """`rows`, none of which is `removed`, once the gaps of these are closed. Both are ascending."""
-    return EntityRows(rows - np.searchsorted(removed, rows))
