@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import PelError
-from ..files.folders import check_replaceable, left_aside, new_folder
+from ..files.folders import check_not_left_aside, check_replaceable, new_folder
 from .entity import Entity
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
 from .index.indexes import Indexes, check_added, check_owners, renumbered
-from .index.on_disk import FOLDER, remove_others, write_index
+from .index.on_disk import FOLDER, remove_others, write_again, write_index
 from .index.vectors import auto_type
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex
@@ -26,8 +26,6 @@ from .numbering import EntityRows, no_rows
 from .records import writing
 from .records.schema import removed_rows
 from .records.store import RecordStore, State
-
-__all__ = ["Entity", "KnowledgeBase"]
 
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
@@ -61,16 +59,11 @@ class KnowledgeBase(Mapping[str, Entity]):
             PelError: There is no KB at `path`, or one of its files is missing, truncated or foreign.
         """
         self.path = Path(path).absolute()
-        if not self.path.exists() and (aside := left_aside(self.path)):
-            raise PelError(
-                f"{self.path}: there is no KB; {aside[-1]} is the one that a killed process was about to replace: "
-                f"rename it back or build the KB again."
-            )
+        check_not_left_aside(self.path)
         self._store = RecordStore(self.path / ENTITIES)
         self.names = NameIndex(self._store)
         self._removed = no_rows()
         self._indexes = Indexes(self.path, self._notice_changes)
-        self._rows_of_types: dict[frozenset[str], EntityRows] = {}
         self._catch_up()
 
     @classmethod
@@ -110,8 +103,6 @@ class KnowledgeBase(Mapping[str, Entity]):
             notes = {"source": source, "release": release, "licence": licence}
             RecordStore.create(folder / ENTITIES, entities, retired, **notes)
         return cls(path)
-
-    # --- records ---
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -185,12 +176,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             IndexError: The KB never had such a row.
         """
-        unique, inverse = np.unique(rows, return_inverse=True)
-        n_rows = self._store.latest["rows"]
-        if unique.size and not -1 <= unique[0] <= unique[-1] < n_rows:
-            raise IndexError(f"Rows from {unique[0]} to {unique[-1]}, the KB has rows 0 to {n_rows - 1}.")
-        ids = self._store.ids(unique.tolist())
-        return np.array([ids.get(row, "") for row in unique.tolist()], dtype=object)[inverse].reshape(np.shape(rows))
+        return self._store.ids_at(rows)
 
     def named(self, form: str) -> list[Entity]:
         """The entities that have `form` as name or alias, case, punctuation and white space aside, in row order."""
@@ -203,14 +189,7 @@ class KnowledgeBase(Mapping[str, Entity]):
             PelError: No entity has one of the types.
         """
         self._notice_changes()
-        wanted = frozenset(types)
-        if wanted not in self._rows_of_types:
-            found = {kind: self._store.rows_of_type(kind) for kind in sorted(wanted)}
-            if unknown := [kind for kind, rows in found.items() if not len(rows)]:
-                known = ", ".join(list(self._store.type_counts())[:10])
-                raise PelError(f'{self.path}: no entity has the type "{unknown[0]}"; the commonest types are {known}.')
-            self._rows_of_types[wanted] = EntityRows(np.unique(np.concatenate([no_rows(), *found.values()])))
-        return self._rows_of_types[wanted]
+        return self._store.rows_of_types(frozenset(types))
 
     def with_type_names(self, entity: Entity) -> Entity:
         """`entity` with the names that the KB has for its types, so that an encoder reads it as one of the KB's own."""
@@ -235,8 +214,6 @@ class KnowledgeBase(Mapping[str, Entity]):
         """Pairs (n, 2) of the rows of entities that the KB marks as the same concept: the `xrefs` of the first name the
         id of the second."""
         return self._store.same_concepts()
-
-    # --- indexes ---
 
     @property
     def indexes(self) -> Mapping[str, EntityIndex]:
@@ -288,17 +265,16 @@ class KnowledgeBase(Mapping[str, Entity]):
                 `owners`, the owners are not ascending rows of entities, the folder cannot be written, or another
                 process changes the KB.
         """
-        if metric not in ("cosine", "dot"):
-            raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
         with self._changing() as (connection, meta):
             rows = self.live_rows if owners is None else owners
             check_owners(self.path, rows, self.live_rows)
             alone = not (meta["indexes"].keys() - {fingerprint})
-            self._write(
-                meta,
+            meta["indexes"][fingerprint] = write_index(
+                self.path,
                 fingerprint,
                 blocks,
                 renumbered(rows, self._removed) if alone else rows,
+                before=meta["indexes"].get(fingerprint),
                 kind=kind,
                 dim=dim,
                 metric=metric,
@@ -326,15 +302,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         """
         with self._changing() as (connection, meta):
             for fingerprint, index in self._indexes.items():
-                record = index.record
-                about = {key: record[key] for key in ("kind", "dim", "metric", "index_type")}
                 owners = renumbered(index.owners(), self._removed)
-                self._write(meta, fingerprint, index.blocks(), owners, **about)
+                meta["indexes"][fingerprint] = write_again(self.path, fingerprint, index.record, index.blocks(), owners)
                 writing.forget_vectors(connection, fingerprint)
             writing.renumber_rows(connection, meta)
             writing.bring_names_up_to_date(connection, meta)
-
-    # --- changes ---
 
     def add(
         self,
@@ -384,8 +356,6 @@ class KnowledgeBase(Mapping[str, Entity]):
             if not meta["counts"]["entities"]:
                 raise PelError(f"{self.path}: these are all its entities; one must stay.")
 
-    # --- the folder ---
-
     def copy_to(self, path: str | Path, *, indexes: Collection[str] | None = None) -> KnowledgeBase:
         """Copy the KB to a folder, at once or not at all, and open the copy.
 
@@ -430,7 +400,9 @@ class KnowledgeBase(Mapping[str, Entity]):
             remove_others(self.path, meta["indexes"])  # what a killed process left
             yield connection, meta
         self._catch_up()
-        self._remove_other_files()
+        with self._store.undisturbed() as now:
+            if now is not None:  # another process may be writing files, and will remove these
+                remove_others(self.path, now["indexes"])
 
     def _put(
         self,
@@ -448,19 +420,6 @@ class KnowledgeBase(Mapping[str, Entity]):
             rows = writing.add(connection, meta, entities)
             if vectors is not None and fingerprint is not None:
                 writing.add_vectors(connection, fingerprint, EntityRows(rows[places]), vectors)
-
-    def _write(
-        self, meta: dict[str, Any], fingerprint: str, blocks: Iterable[np.ndarray], owners: EntityRows, **about: Any
-    ) -> None:
-        """Write new files of an index beside those it has, which go once they are no longer named."""
-        before = meta["indexes"].get(fingerprint)
-        meta["indexes"][fingerprint] = write_index(self.path, fingerprint, blocks, owners, before=before, **about)
-
-    def _remove_other_files(self) -> None:
-        """Remove the files that no index has any more, unless another process is writing some."""
-        with self._store.undisturbed() as meta:
-            if meta is not None:
-                remove_others(self.path, meta["indexes"])
 
     def _notice_changes(self) -> None:
         """Take over what another process has changed."""
@@ -487,5 +446,5 @@ class KnowledgeBase(Mapping[str, Entity]):
             for fingerprint, record in records.items()
         }
         self._indexes.turn_to(records, edits)
-        self._removed, self._rows_of_types = state.removed, {}
+        self._removed = state.removed
         self._store.adopt(state.meta)

@@ -135,7 +135,7 @@ def check_added(
         raise PelError(
             f"{folder}: its vectors are of another encoder than those to add; run `python -m spacy pel index`."
         )
-    dim = records[fingerprint if fingerprint in records else min(records)]["dim"]
+    dim = records.get(fingerprint or "", next(iter(records.values())))["dim"]
     if vectors is None or vectors.shape != (len(places), dim):
         shape = "none" if vectors is None else f"the shape {vectors.shape}"
         raise PelError(f"Expected vectors of the shape ({len(places)}, {dim}), got {shape}.")
