@@ -61,6 +61,15 @@ def left_aside(path: Path) -> list[Path]:
     return _siblings(path, "old")
 
 
+def check_not_left_aside(path: Path) -> None:
+    """Raise `PelError` where there is no KB at `path`, and a killed process has left the one that was there aside."""
+    if not path.exists() and (aside := left_aside(path)):
+        raise PelError(
+            f"{path}: there is no KB; {aside[-1]} is the one that a killed process was about to replace: rename "
+            f"it back or build the KB again."
+        )
+
+
 def sync(path: Path) -> None:
     """Wait until the file or folder at `path` is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import PelError
-from ..files.folders import check_replaceable, left_aside, new_folder
+from ..files.folders import check_not_left_aside, check_replaceable, new_folder
 from .entity import Entity
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
-from .index.on_disk import FOLDER, IndexRecord, remove_others, write_index
+from .index.indexes import Indexes, check_added, check_owners, renumbered
+from .index.on_disk import FOLDER, remove_others, write_again, write_index
 from .index.vectors import auto_type
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex
@@ -26,8 +26,6 @@ from .numbering import EntityRows, no_rows
 from .records import writing
 from .records.schema import removed_rows
 from .records.store import RecordStore, State
-
-__all__ = ["Entity", "KnowledgeBase"]
 
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
@@ -61,16 +59,11 @@ class KnowledgeBase(Mapping[str, Entity]):
             PelError: There is no KB at `path`, or one of its files is missing, truncated or foreign.
         """
         self.path = Path(path).absolute()
-        if not self.path.exists() and (aside := left_aside(self.path)):
-            raise PelError(
-                f"{self.path}: there is no KB; {aside[-1]} is the one that a killed process was about to replace: "
-                f"rename it back or build the KB again."
-            )
+        check_not_left_aside(self.path)
         self._store = RecordStore(self.path / ENTITIES)
         self.names = NameIndex(self._store)
         self._removed = no_rows()
-        self._indexes: dict[str, EntityIndex] = {}
-        self._rows_of_types: dict[frozenset[str], EntityRows] = {}
+        self._indexes = Indexes(self.path, self._notice_changes)
         self._catch_up()
 
     @classmethod
@@ -111,8 +104,6 @@ class KnowledgeBase(Mapping[str, Entity]):
             RecordStore.create(folder / ENTITIES, entities, retired, **notes)
         return cls(path)
 
-    # --- records ---
-
     @property
     def meta(self) -> dict[str, Any]:
         """Format version, source, release, licence and counts; `indexes`: an `IndexRecord` for each fingerprint."""
@@ -131,7 +122,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def n_added(self) -> int:
         """Entities added with vectors that no file holds yet."""
-        return len(np.unique(np.concatenate([no_rows(), *(index.added for index in self._indexes.values())])))
+        return self._indexes.n_added
 
     @property
     def n_removed(self) -> int:
@@ -141,7 +132,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def size_bytes(self) -> int:
         """Bytes on disk of the records and of all indexes."""
-        return (self.path / ENTITIES).stat().st_size + sum(index.size_bytes for index in self._indexes.values())
+        return (self.path / ENTITIES).stat().st_size + self._indexes.size_bytes
 
     def __len__(self) -> int:
         return len(self._store)
@@ -185,12 +176,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             IndexError: The KB never had such a row.
         """
-        unique, inverse = np.unique(rows, return_inverse=True)
-        n_rows = self._store.latest["rows"]
-        if unique.size and not -1 <= unique[0] <= unique[-1] < n_rows:
-            raise IndexError(f"Rows from {unique[0]} to {unique[-1]}, the KB has rows 0 to {n_rows - 1}.")
-        ids = self._store.ids(unique.tolist())
-        return np.array([ids.get(row, "") for row in unique.tolist()], dtype=object)[inverse].reshape(np.shape(rows))
+        return self._store.ids_at(rows)
 
     def named(self, form: str) -> list[Entity]:
         """The entities that have `form` as name or alias, case, punctuation and white space aside, in row order."""
@@ -203,14 +189,7 @@ class KnowledgeBase(Mapping[str, Entity]):
             PelError: No entity has one of the types.
         """
         self._notice_changes()
-        wanted = frozenset(types)
-        if wanted not in self._rows_of_types:
-            found = {kind: self._store.rows_of_type(kind) for kind in sorted(wanted)}
-            if unknown := [kind for kind, rows in found.items() if not len(rows)]:
-                known = ", ".join(list(self._store.type_counts())[:10])
-                raise PelError(f'{self.path}: no entity has the type "{unknown[0]}"; the commonest types are {known}.')
-            self._rows_of_types[wanted] = EntityRows(np.unique(np.concatenate([no_rows(), *found.values()])))
-        return self._rows_of_types[wanted]
+        return self._store.rows_of_types(frozenset(types))
 
     def with_type_names(self, entity: Entity) -> Entity:
         """`entity` with the names that the KB has for its types, so that an encoder reads it as one of the KB's own."""
@@ -236,12 +215,10 @@ class KnowledgeBase(Mapping[str, Entity]):
         id of the second."""
         return self._store.same_concepts()
 
-    # --- indexes ---
-
     @property
     def indexes(self) -> Mapping[str, EntityIndex]:
         """The indexes, by the fingerprint of the encoder that made each."""
-        return MappingProxyType(self._indexes)
+        return self._indexes
 
     def entity_index(self, fingerprint: str | None = None) -> EntityIndex:
         """The index of one encoder.
@@ -254,24 +231,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         """
         if fingerprint not in self._indexes:
             self._notice_changes()
-        if not self._indexes:
-            raise PelError(
-                f"{self.path}: the KB has no vectors; run `python -m spacy pel index PIPELINE {self.path} OUT` "
-                f"or `linker.index()`."
-            )
-        known = ", ".join(f'"{one:.12}"' for one in self._indexes)
-        if fingerprint is None:
-            if len(self._indexes) > 1:
-                raise PelError(
-                    f"{self.path}: the KB has vectors of several encoders; name one by its fingerprint: {known}."
-                )
-            return next(iter(self._indexes.values()))
-        if fingerprint not in self._indexes:
-            raise PelError(
-                f'{self.path}: the KB has no vectors of the encoder "{fingerprint:.12}", only of {known}; run '
-                f"`python -m spacy pel index PIPELINE {self.path} OUT` or `linker.index()`."
-            )
-        return self._indexes[fingerprint]
+        return self._indexes.get_one(fingerprint)
 
     def index(
         self,
@@ -305,16 +265,16 @@ class KnowledgeBase(Mapping[str, Entity]):
                 `owners`, the owners are not ascending rows of entities, the folder cannot be written, or another
                 process changes the KB.
         """
-        if metric not in ("cosine", "dot"):
-            raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
         with self._changing() as (connection, meta):
-            rows = self.live_rows if owners is None else self._checked_owners(owners)
+            rows = self.live_rows if owners is None else owners
+            check_owners(self.path, rows, self.live_rows)
             alone = not (meta["indexes"].keys() - {fingerprint})
-            self._write(
-                meta,
+            meta["indexes"][fingerprint] = write_index(
+                self.path,
                 fingerprint,
                 blocks,
                 renumbered(rows, self._removed) if alone else rows,
+                before=meta["indexes"].get(fingerprint),
                 kind=kind,
                 dim=dim,
                 metric=metric,
@@ -342,15 +302,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         """
         with self._changing() as (connection, meta):
             for fingerprint, index in self._indexes.items():
-                record = index.record
-                about = {key: record[key] for key in ("kind", "dim", "metric", "index_type")}
                 owners = renumbered(index.owners(), self._removed)
-                self._write(meta, fingerprint, index.blocks(), owners, **about)
+                meta["indexes"][fingerprint] = write_again(self.path, fingerprint, index.record, index.blocks(), owners)
                 writing.forget_vectors(connection, fingerprint)
             writing.renumber_rows(connection, meta)
             writing.bring_names_up_to_date(connection, meta)
-
-    # --- changes ---
 
     def add(
         self,
@@ -400,8 +356,6 @@ class KnowledgeBase(Mapping[str, Entity]):
             if not meta["counts"]["entities"]:
                 raise PelError(f"{self.path}: these are all its entities; one must stay.")
 
-    # --- the folder ---
-
     def copy_to(self, path: str | Path, *, indexes: Collection[str] | None = None) -> KnowledgeBase:
         """Copy the KB to a folder, at once or not at all, and open the copy.
 
@@ -430,7 +384,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     def close(self) -> None:
         """Close the files. A closed KB is of no more use."""
         self._store.close()
-        self._indexes = {}
+        self._indexes.close()
 
     def __reduce__(self) -> tuple[type[KnowledgeBase], tuple[Path]]:
         return type(self), (self.path,)
@@ -446,7 +400,9 @@ class KnowledgeBase(Mapping[str, Entity]):
             remove_others(self.path, meta["indexes"])  # what a killed process left
             yield connection, meta
         self._catch_up()
-        self._remove_other_files()
+        with self._store.undisturbed() as now:
+            if now is not None:  # another process may be writing files, and will remove these
+                remove_others(self.path, now["indexes"])
 
     def _put(
         self,
@@ -458,61 +414,12 @@ class KnowledgeBase(Mapping[str, Entity]):
     ) -> None:
         places = np.arange(len(entities)) if owners is None else np.asarray(owners, dtype=np.int64)
         with self._changing() as (connection, meta):
-            self._check_added(meta["indexes"], len(entities), places, vectors, fingerprint)
+            check_added(self.path, meta["indexes"], len(entities), places, vectors, fingerprint)
             if replaced:
                 writing.delete_entities(connection, meta, replaced)
             rows = writing.add(connection, meta, entities)
             if vectors is not None and fingerprint is not None:
                 writing.add_vectors(connection, fingerprint, EntityRows(rows[places]), vectors)
-
-    def _check_added(
-        self,
-        indexes: dict[str, IndexRecord],
-        n_entities: int,
-        places: np.ndarray,
-        vectors: np.ndarray | None,
-        fingerprint: str | None,
-    ) -> None:
-        """Raise unless `vectors` are what one of `indexes` needs for new entities at those `places` among them."""
-        if not indexes:
-            if vectors is not None:
-                raise PelError(f"{self.path}: the KB has no vectors; add entities without, then index the KB.")
-            return
-        if vectors is not None and fingerprint not in indexes:
-            raise PelError(
-                f"{self.path}: its vectors are of another encoder than those to add; run `python -m spacy pel index`."
-            )
-        dim = indexes[fingerprint if fingerprint in indexes else min(indexes)]["dim"]
-        if vectors is None or vectors.shape != (len(places), dim):
-            shape = "none" if vectors is None else f"the shape {vectors.shape}"
-            raise PelError(f"Expected vectors of the shape ({len(places)}, {dim}), got {shape}.")
-        if not np.isfinite(vectors).all():
-            raise PelError("A vector to add is not finite; check the encoder's weights.")
-        if (np.diff(places) < 0).any() or not np.isin(places, np.arange(n_entities)).all():
-            raise PelError(f"The owners of the vectors to add must be ascending places among {n_entities} entities.")
-
-    def _checked_owners(self, owners: EntityRows) -> EntityRows:
-        if not len(owners) or (np.diff(owners) < 0).any() or not np.isin(owners, self.live_rows).all():
-            raise PelError(f"{self.path}: the owners of the vectors must be rows of entities, ascending.")
-        return owners
-
-    def _write(
-        self, meta: dict[str, Any], fingerprint: str, blocks: Iterable[np.ndarray], owners: EntityRows, **about: Any
-    ) -> None:
-        """Write new files of an index beside those it has, which go once they are no longer named."""
-        before = meta["indexes"].get(fingerprint)
-        meta["indexes"][fingerprint] = write_index(self.path, fingerprint, blocks, owners, before=before, **about)
-
-    def _remove_other_files(self) -> None:
-        """Remove the files that no index has any more, unless another process is writing some."""
-        with self._store.undisturbed() as meta:
-            if meta is not None:
-                remove_others(self.path, meta["indexes"])
-
-    def _bring_up_to_date(self, index: EntityIndex) -> None:
-        self._notice_changes()
-        if self._indexes.get(index.fingerprint) is not index:
-            raise PelError(f'{self.path}: the index "{index.fingerprint:.12}" is no longer in this KB; index it again.')
 
     def _notice_changes(self) -> None:
         """Take over what another process has changed."""
@@ -531,20 +438,13 @@ class KnowledgeBase(Mapping[str, Entity]):
                     raise PelError(f"{error}; {self._store.remedy()}") from error
 
     def _take_over(self, state: State) -> None:
-        indexes = {}
-        for fingerprint, record in state.meta["indexes"].items():
-            added = state.vectors_of(fingerprint, record["dim"])
-            edits = PendingEdits(state.meta["counts"]["entities"], state.removed, *added)
-            index = self._indexes.get(fingerprint)
-            if index is None:
-                index = EntityIndex.open(self.path, fingerprint, record, edits, self._bring_up_to_date)
-            else:
-                index.turn_to(self.path, record, edits)
-            indexes[fingerprint] = index
-        self._indexes, self._removed, self._rows_of_types = indexes, state.removed, {}
+        records = state.meta["indexes"]
+        edits = {
+            fingerprint: PendingEdits(
+                state.meta["counts"]["entities"], state.removed, *state.vectors_of(fingerprint, record["dim"])
+            )
+            for fingerprint, record in records.items()
+        }
+        self._indexes.turn_to(records, edits)
+        self._removed = state.removed
         self._store.adopt(state.meta)
-
-
-def renumbered(rows: EntityRows, removed: EntityRows) -> EntityRows:
-    """`rows`, none of which is `removed`, once the gaps of these are closed. Both are ascending."""
-    return EntityRows(rows - np.searchsorted(removed, rows))

@@ -11,6 +11,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from ...errors import PelError
 from ...files.folders import sync
 from ..numbering import EntityRows
 from .files import FileRecord, appearing, record_of, write_array
@@ -73,7 +74,12 @@ def write_index(
 
     Returns:
         The record of the new files.
+
+    Raises:
+        PelError: The metric is not known, or as for `VectorIndex.write`.
     """
+    if metric not in ("cosine", "dot"):
+        raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
     place, number = folder / folder_of(fingerprint), _number(before) + 1
     place.mkdir(parents=True, exist_ok=True)
     sync(place.parent)
@@ -91,6 +97,23 @@ def write_index(
             "owners": _write_owners(folder, place / f"owners-{number}.npy", owners),
         },
     }
+
+
+def write_again(
+    folder: Path, fingerprint: str, before: IndexRecord, blocks: Iterable[np.ndarray], owners: EntityRows
+) -> IndexRecord:
+    """`write_index` for an index whose record is `before`, with other vectors of the same encoder."""
+    return write_index(
+        folder,
+        fingerprint,
+        blocks,
+        owners,
+        before=before,
+        kind=before["kind"],
+        dim=before["dim"],
+        metric=before["metric"],
+        index_type=before["index_type"],
+    )
 
 
 def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import PelError
 from ..entity import Entity
 from ..names.normal_form import alias_key, distinct_forms, normalized
-from ..numbering import EntityRows
+from ..numbering import EntityRows, no_rows
 from . import schema, writing
 from .schema import APPLICATION_ID, FORMAT_VERSION, READABLE, entity_of, pragma, read_meta
 
@@ -65,6 +65,7 @@ class RecordStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.meta: dict[str, Any] = {}
+        self._rows_of_types: dict[frozenset[str], EntityRows] = {}
         self.latest: dict[str, Any] = {}
         self._connections: dict[tuple[int, int], sqlite3.Connection] = {}
         self._versions: dict[tuple[int, int], int] = {}
@@ -118,9 +119,14 @@ class RecordStore:
         """The rows of those `ids` that are known."""
         return dict(self._select("id, row", "id", dict.fromkeys(ids)))
 
-    def ids(self, rows: Iterable[int]) -> dict[int, str]:
-        """The ids at those `rows` that are there."""
-        return dict(self._select("row, id", "row", rows))
+    def ids_at(self, rows: EntityRows) -> np.ndarray:
+        """The ids at `rows`, of any shape. See `KnowledgeBase.ids`."""
+        unique, inverse = np.unique(rows, return_inverse=True)
+        n_rows = self.latest["rows"]
+        if unique.size and not -1 <= unique[0] <= unique[-1] < n_rows:
+            raise IndexError(f"Rows from {unique[0]} to {unique[-1]}, the KB has rows 0 to {n_rows - 1}.")
+        ids = dict(self._select("row, id", "row", unique.tolist()))
+        return np.array([ids.get(row, "") for row in unique.tolist()], dtype=object)[inverse].reshape(np.shape(rows))
 
     def named(self, form: str) -> list[Entity]:
         """The entities with a name or alias that equals `form` once both are normalised, in row order."""
@@ -148,8 +154,24 @@ class RecordStore:
         found = self._select("gram, names", "gram", grams, table="postings")
         return {gram: np.frombuffer(blob, dtype="<i4") for gram, blob in found}
 
-    def rows_of_type(self, kind: str) -> EntityRows:
-        """The rows of the entities of that type, ascending."""
+    def rows_of_types(self, types: frozenset[str]) -> EntityRows:
+        """The rows (n,) of the entities that have any of `types`, ascending; kept until `adopt`.
+
+        Raises:
+            PelError: No entity has one of the types.
+        """
+        kept = self._rows_of_types
+        if types not in kept:
+            found = {kind: self._rows_of_type(kind) for kind in sorted(types)}
+            if unknown := [kind for kind, rows in found.items() if not len(rows)]:
+                known = ", ".join(list(self.type_counts())[:10])
+                raise PelError(
+                    f'{self.path.parent}: no entity has the type "{unknown[0]}"; the commonest types are {known}.'
+                )
+            kept[types] = EntityRows(np.unique(np.concatenate([no_rows(), *found.values()])))
+        return kept[types]
+
+    def _rows_of_type(self, kind: str) -> EntityRows:
         found = self._fetch("SELECT row FROM types WHERE type = ? ORDER BY row", (kind,))
         return EntityRows(np.fromiter((row for (row,) in found), dtype=np.int64, count=len(found)))
 
@@ -193,6 +215,7 @@ class RecordStore:
     def adopt(self, meta: dict[str, Any]) -> None:
         """Take the `meta` of a `state` for the present one."""
         self.meta = meta
+        self._rows_of_types = {}
 
     @contextmanager
     def change(self) -> Iterator[tuple[sqlite3.Connection, dict[str, Any]]]:
