@@ -35,19 +35,14 @@ def baselines(
     from spacy.vocab import Vocab
 
     from ..corpora.docbin import read_docs
-    from ..evaluation.baselines import evaluate_baselines
+    from ..evaluation.baselines import evaluate_baselines, require_sklearn
     from ..files.atomic import write_atomically
     from ..kb.knowledge_base import KnowledgeBase
 
+    require_sklearn()
     vocab = Vocab()
-    measured = evaluate_baselines(
-        KnowledgeBase(kb),
-        read_docs(corpus, vocab),
-        train=read_docs(train, vocab) if train else (),
-        tune=read_docs(tune, vocab) if tune else (),
-        k=top_k,
-        progress=True,
-    )
+    docs, learnt, tuning = (list(read_docs(path, vocab)) if path else [] for path in (corpus, train, tune))
+    measured = evaluate_baselines(KnowledgeBase(kb), docs, train=learnt, tune=tuning, progress=True, k=top_k)
     rows = []
     try:
         for name, values in measured:
@@ -56,7 +51,7 @@ def baselines(
             write_atomically(path, content.encode())
             rows.append((name, *(_format(key, values[key]) for key in SHOWN)))
     except PelError as error:
-        raise PelError(f"{corpus}{f', {tune}' if tune else ''}: {error}") from error
+        raise PelError(f"{' and '.join(map(str, filter(None, (corpus, tune))))}: {error}") from error
     msg.table(rows, header=("", *SHOWN), aligns=("l", *"r" * len(SHOWN)), divider=True)
     msg.good(f"Wrote {len(rows)} files to {metrics}; `spacy pel table {metrics}` makes a table of them")
 
