@@ -3,6 +3,7 @@
 from spacy.cli._util import app as spacy_app
 
 from . import (  # noqa: F401  (importing registers them)
+    baselines,
     build_kb,
     card,
     convert,
@@ -12,6 +13,7 @@ from . import (  # noqa: F401  (importing registers them)
     link,
     new_project,
     okb,
+    table,
     tune_lexical,
     tune_nil,
 )

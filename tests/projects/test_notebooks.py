@@ -59,7 +59,7 @@ def run_project(folder: Path, command: str, **variables: object) -> None:
 def project(tmp_path: Path) -> Path:
     """A copy of the notebooks, without their outputs, beside the projects that they use."""
     made = shutil.ignore_patterns("assets", "corpus", "kb", "training", "linker", "metrics", "project.lock")
-    for name in ("quickstart", "bc5cdr", "notebooks"):
+    for name in ("shared", "quickstart", "bc5cdr", "notebooks"):
         shutil.copytree(ROOT / "projects" / name, tmp_path / name, ignore=made)
     for path in (tmp_path / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(path, as_version=4)

@@ -91,6 +91,9 @@ def run_project(folder: Path, workflow: str, **variables: object) -> str:
 
 @pytest.fixture
 def copied(tmp_path: Path):
+    """Copies a project, beside the scripts that the projects share."""
+    shutil.copytree(ROOT / "projects" / "shared", tmp_path / "projects" / "shared")
+
     def copy(name: str) -> Path:
         keep_out = shutil.ignore_patterns("assets", "corpus", "kb", "training", "linker", "metrics", "project.lock")
         return shutil.copytree(ROOT / "projects" / name, tmp_path / "projects" / name, ignore=keep_out)
@@ -134,11 +137,14 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     again = run_project(folder, "all", **variables)
     assert "Skipping 'train'" in again and "Skipping 'index'" in again
 
-    run_project(folder, "baselines", **variables)
+    run_project(folder, "untrained", **variables)
     table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
-    assert rows == ["baseline-exact-alias", "baseline-tfidf", "baseline-untrained-encoder", "dev"]
-    for name in ("exact-alias", "tfidf"):  # every known mention is an alias, word for word
+    names = ("exact-alias", "tfidf", "tfidf-long-forms", "untrained-encoder")
+    assert rows == [*(f"baseline-{name}" for name in names), "dev", "dev-abbreviations", "dev-vectors"]
+    by_names, by_vectors = (srsly.read_json(folder / "metrics" / f"{name}.json") for name in ("dev", "dev-vectors"))
+    assert by_names["recall_at_1"] > by_vectors["recall_at_1"] and by_vectors["lexical"] is None
+    for name in names[:3]:  # every known mention is an alias, word for word
         assert srsly.read_json(folder / "metrics" / f"baseline-{name}.json")["recall_at_1"] == 1.0
 
     for command in ("names", "kb-only", "kb-only-text", "errors"):
@@ -186,7 +192,7 @@ def test_quickstart(copied):
     paths = (folder / "metrics").glob("*.json")
     metrics = {path.stem.removeprefix("baseline-"): srsly.read_json(path) for path in paths}
     linker = metrics.pop("pel_linker")
-    assert sorted(metrics) == ["exact-alias", "tfidf", "untrained-encoder"]
+    assert sorted(metrics) == ["exact-alias", "tfidf", "tfidf-long-forms", "untrained-encoder"]
     for name, baseline in metrics.items():
         for measure in ("ambiguous_recall_at_1", "all_recall_at_1"):
             assert linker[measure] > baseline[measure], (name, measure)

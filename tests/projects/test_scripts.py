@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -37,8 +38,12 @@ ABSTRACTS = "".join(
 )
 
 
+def path_of(name: str, project: str) -> Path:
+    return PROJECTS / project / ("" if project == "shared" else "scripts") / f"{name}.py"
+
+
 def script(name: str, project: str = "bc5cdr") -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, PROJECTS / project / "scripts" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path_of(name, project))
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # typer reads the annotations from there
@@ -47,18 +52,27 @@ def script(name: str, project: str = "bc5cdr") -> ModuleType:
 
 
 def run(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    path = PROJECTS / "bc5cdr" / "scripts" / f"{name}.py"
-    return subprocess.run([sys.executable, path, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, path_of(name, "shared"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def pmids(path: Path) -> list[int]:
     return [int(line[:3]) for line in path.read_text().splitlines() if "|t|" in line]
 
 
-@pytest.mark.parametrize("name", ["fetch_data", "encoder", "table"])
-def test_scripts_that_both_projects_have_are_the_same(name):
-    texts = {path.read_text() for path in PROJECTS.glob(f"*/scripts/{name}.py")}
-    assert len(texts) == 1
+def test_no_script_stands_in_two_projects():
+    paths = [path for path in PROJECTS.rglob("*.py") if path.parent.name in ("scripts", "shared")]
+    assert len({path.read_text() for path in paths}) == len(paths)
+
+
+@pytest.mark.parametrize("path", sorted(PROJECTS.glob("*/project.yml")), ids=lambda path: path.parent.name)
+def test_the_scripts_and_steps_that_a_project_names_are_there(path):
+    project = srsly.read_yaml(path)
+    lines = [line for command in project["commands"] for line in command["script"]]
+    named = [name for line in lines for name in re.findall(r"python (\S+\.py)", line)]
+    assert not [name for name in named if not (path.parent / name).is_file()]
+    steps = {command["name"] for command in project["commands"]}
+    assert not {step for workflow in project["workflows"].values() for step in workflow} - steps
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parents[1].name}/{path.stem}")
@@ -81,7 +95,7 @@ def test_fetch_copies_byte_for_byte(tmp_path):
 def test_fetch_parts_the_held_out_abstracts_from_the_rest(tmp_path):
     source, train, tune = (tmp_path / f"{name}.pubtator" for name in ("source", "train", "tune"))
     source.write_text(ABSTRACTS)
-    fetch = script("fetch_data").main
+    fetch = script("fetch_data", "shared").main
     fetch(source, train, fold=4)
     fetch(source, tune, fold=4, held_out=True)
     assert pmids(tune) == [100, 104, 108]
@@ -94,7 +108,7 @@ def test_fetch_cuts_a_kb_but_keeps_the_gold(tmp_path):
     corpus, source, dest = tmp_path / "dev.pubtator", tmp_path / "source.jsonl", tmp_path / "kb.jsonl"
     corpus.write_text(ABSTRACTS)
     source.write_text("".join(json.dumps({"id": f"C{i}", "name": "x"}) + "\n" for i in [1, 2, 3, 7, 104, 999]))
-    script("fetch_data").main(source, dest, limit=2, gold=[corpus])
+    script("fetch_data", "shared").main(source, dest, limit=2, gold=[corpus])
     assert [record["id"] for record in srsly.read_jsonl(dest)] == ["C1", "C2", "C7", "C104"]
 
 
@@ -103,7 +117,7 @@ def test_fetch_takes_a_member_of_the_origin_where_the_file_is_not_at_hand(tmp_pa
         archive.writestr("CDR/train.txt", ABSTRACTS)
     dest = tmp_path / "assets" / "train.pubtator"
     origin = (tmp_path / "origin.zip").as_uri()
-    script("fetch_data").main(tmp_path / "nowhere.pubtator", dest, origin=origin, member="CDR/train.txt")
+    script("fetch_data", "shared").main(tmp_path / "nowhere.pubtator", dest, origin=origin, member="CDR/train.txt")
     assert dest.read_text() == ABSTRACTS
 
 
@@ -112,7 +126,7 @@ def test_fetch_takes_the_abstracts_of_one_split(tmp_path):
     (tmp_path / "dev_pmids.txt").write_text("103\n105\n")
     dest = tmp_path / "assets" / "dev.pubtator"
     uris = {"origin": (tmp_path / "corpus.txt.gz").as_uri(), "pmids": (tmp_path / "dev_pmids.txt").as_uri()}
-    script("fetch_data").main(tmp_path / "nowhere.pubtator", dest, **uris)
+    script("fetch_data", "shared").main(tmp_path / "nowhere.pubtator", dest, **uris)
     assert pmids(dest) == [103, 105]
 
 
@@ -143,63 +157,9 @@ def test_encoder_places_the_packaged_model_and_replaces_what_was_there(tmp_path)
     assert not (dest / "old").exists()
 
 
-def test_table_has_a_row_for_each_file_baselines_first(tmp_path):
-    srsly.write_json(tmp_path / "dev.json", {"n_mentions": 13310, "recall_at_1": 0.81249, "nil_f1": None})
-    srsly.write_json(tmp_path / "baseline-tfidf.json", {"n_mentions": 13310, "recall_at_1": 0.5, "nil_f1": 0.25})
-    assert run("table", tmp_path, "n_mentions,recall_at_1,nil_f1").returncode == 0
-    assert (tmp_path / "table.md").read_text().splitlines() == [
-        "|  | n_mentions | recall_at_1 | nil_f1 |",
-        "| --- | ---: | ---: | ---: |",
-        "| baseline-tfidf | 13,310 | 0.500 | 0.250 |",
-        "| dev | 13,310 | 0.812 | – |",
-    ]
-
-
-def test_table_with_a_row_for_each_measure(tmp_path):
-    srsly.write_json(tmp_path / "dev.json", {"n_ambiguous": 1310, "recall_at_1": 0.81249})
-    srsly.write_json(tmp_path / "baseline-tfidf.json", {"n_ambiguous": 1310, "recall_at_1": None})
-    assert run("table", tmp_path, "n_ambiguous,recall_at_1", "--transpose").returncode == 0
-    assert (tmp_path / "table.md").read_text().splitlines() == [
-        "|  | baseline-tfidf | dev |",
-        "| --- | ---: | ---: |",
-        "| n_ambiguous | 1,310 | 1,310 |",
-        "| recall_at_1 | – | 0.812 |",
-    ]
-
-
-def test_table_without_metrics_says_what_to_run(tmp_path):
-    result = run("table", tmp_path, "n_mentions")
-    assert result.returncode == 1 and "evaluate" in result.stderr
-
-
-def test_baselines_rank_by_surface_form():
-    baselines = script("baselines")
-    entity = baselines.Entity
-    entities = [
-        entity("D1", "Heart Failure", aliases=("cardiac failure", "HF")),
-        entity("D2", "Renal Failure", aliases=("kidney failure",)),
-        entity("D3", "Hafnium", aliases=("hf",)),
-    ]
-    exact = baselines.exact_ranker(entities, 64)
-    assert exact(["hf", "KIDNEY failure", "liver failure"]) == [[("D1", 1.0), ("D3", 1.0)], [("D2", 1.0)], []]
-    first, unlike, tied = baselines.tfidf_ranker(entities, 2)(["cardiac failures", "qqq", "failure"])
-    assert first[0][0] == "D1" and first[0][1] > first[1][1] > 0
-    assert unlike == []
-    assert {id_ for id_, _ in tied} == {"D1", "D2"}
-
-
-def test_baselines_read_mentions_as_annotated(tmp_path):
-    corpus = tmp_path / "dev.pubtator"
-    corpus.write_text(
-        "1|t|Bupropion-induced\n1|a|seizures.\n1\t0\t9\tBupropion\tChemical\tD016642\n1\t18\t26\tseizures\tD\t-1\n"
-    )
-    mentions = script("baselines").read_mentions(corpus)
-    assert [(m.span.text, m.ids) for m in mentions] == [("Bupropion", ("D016642",)), ("seizures", ("NIL",))]
-
-
 def test_drawn_part_of_a_kb_is_seeded_and_keeps_the_gold():
-    baselines = script("baselines")
-    entities = [baselines.Entity(f"D{i}", "x") for i in range(50)]
+    baselines = script("baseline_scispacy")
+    entities = [Entity(f"D{i}", "x") for i in range(50)]
     part = baselines.draw(entities, {"D40", "D3"}, 10, seed=1)
     assert len(part) == 10 and {"D3", "D40"} <= {e.id for e in part}
     assert part == baselines.draw(entities, {"D40", "D3"}, 10, seed=1)
@@ -214,7 +174,7 @@ def test_variants_are_what_the_linker_finds_with_those_settings(tmp_path):
     linker.index(progress=False)
     nlp.to_disk(tmp_path / "linker")
     write_docs(tmp_path / "dev.spacy", [nlp.make_doc("x"), *make_docs(nlp)])
-    variants = script("variants")
+    variants = script("variants", "shared")
     corpus = tmp_path / "dev.spacy"
     variants.main(tmp_path / "linker", corpus, tmp_path / "m", corpus, corpus, "tiny", ",".join(variants.VARIANTS))
     found = {path.stem.removeprefix("tiny-"): srsly.read_json(path) for path in (tmp_path / "m").glob("*.json")}

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import srsly
 import typer
-from table import cell
+
+from spacy_pel.cli.table import cell, markdown
 
 # For each row the files with its measures, one a seed, and the file of the linker that had to do with four fifths
 ROWS = {
     "alias match": ("baseline-exact-alias", "baseline-exact-alias"),
     "TF-IDF": ("baseline-tfidf", "baseline-tfidf"),
+    "TF-IDF + abbreviations": ("baseline-tfidf-long-forms", "baseline-tfidf-long-forms"),
     "proxy-based loss": ("pel-vectors", "margin-0-vectors"),
     "proxy-based loss + hybrid": ("pel-hybrid", "margin-0-hybrid"),
     "proxy-based loss + abbreviations": ("pel-abbreviations", "margin-0-abbreviations"),
@@ -28,13 +30,12 @@ HEADER = ("", "seeds", *MEASURES, "nil_auprc, held out", "mentions_per_second")
 
 
 def main(
-    metrics: Annotated[Path, typer.Argument(help="JSON files of baselines.py and variants.py")],
+    metrics: Annotated[Path, typer.Argument(help="JSON files of `pel baselines` and variants.py")],
     held_out: Annotated[Path, typer.Argument(help="Those of the project okb_nil")],
 ) -> None:
     """Write METRICS/compare.md and print it: of several seeds the mean, the least and the greatest. What has not been
     measured yet is a dash."""
-    lines = [HEADER, ["---", *["---:"] * (len(HEADER) - 1)], *(row(metrics, held_out, label) for label in ROWS)]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    table = markdown([HEADER, *(row(metrics, held_out, label) for label in ROWS)])
     (metrics / "compare.md").write_text(table, encoding="utf-8")
     typer.echo(table)
 

@@ -33,11 +33,12 @@ from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 
 BLOCK, JITTER, SEED, ROUNDS = 50_000, 0.3, 0, 5
 BATCHES, LINKED, EXACTLY, CHANGED = (1, 32, 1024), 100_000, 2_000, 100
+KB = Path("kb")  # of the project
 TYPES = tuple(f"T{number:03}" for number in range(1, 22))
 
 app = typer.Typer(help=__doc__)
 Pipeline = Annotated[Path, typer.Argument(help="A trained pipeline with a pel_linker")]
-Work = Annotated[Path, typer.Argument(help="Folder for vectors and the KB")]
+Work = Annotated[Path, typer.Argument(help="Folder for vectors")]
 Figures = Annotated[Path, typer.Argument(help="JSON file that the figures are added to")]
 
 
@@ -46,7 +47,7 @@ def encode(
     pipeline: Pipeline,
     corpus: Annotated[Path, typer.Argument(help="Docs with gold mentions")],
     records: Annotated[list[Path], typer.Argument(help="JSONL of entities, whose names and aliases are encoded")],
-    work: Annotated[Path, typer.Option(help="Folder for vectors and the KB")],
+    work: Annotated[Path, typer.Option(help="Folder for vectors")],
     limit: Annotated[int, typer.Option(help="Names to encode; 0: all")] = 0,
 ) -> None:
     """Encode the names of real KBs and the mentions of a real corpus."""
@@ -72,7 +73,7 @@ def store(work: Work, figures: Figures, count: Annotated[int, typer.Option(help=
     """Build the KB without vectors."""
     names = srsly.read_json(work / "names.json")
     start = perf_counter()
-    kb = KnowledgeBase.create(work / "kb", tqdm(made_up(names, count), total=count, desc="Records"), overwrite=True)
+    kb = KnowledgeBase.create(KB, tqdm(made_up(names, count), total=count, desc="Records"), overwrite=True)
     add_figures(
         figures,
         {
@@ -93,7 +94,7 @@ def index(
 ) -> None:
     """Give the KB jittered vectors."""
     names = np.load(work / "names.npy")
-    kb = KnowledgeBase(work / "kb")
+    kb = KnowledgeBase(KB)
     start = perf_counter()
     blocks = jittered(names, len(kb))
     kb.index(blocks, dim=names.shape[1], metric="cosine", fingerprint="made up", index_type=index_type)
@@ -126,7 +127,7 @@ def search(
     mentions = np.load(work / "mentions.npy")
     queries = mentions[np.random.default_rng(SEED).integers(len(mentions), size=LINKED)]
     before, start = memory_mb(), perf_counter()
-    kb = KnowledgeBase(work / "kb")
+    kb = KnowledgeBase(KB)
     found: dict[str, Any] = {"open: milliseconds": 1000 * (perf_counter() - start)}
     search = partial(kb.entity_index().search, n_probe=n_probe or None)
     for size in BATCHES:
@@ -158,7 +159,7 @@ def names(
     """Look the forms of mentions up among the names, and compare them with the names of candidates found otherwise."""
     docs = read_docs(corpus, spacy.blank("en").vocab)
     forms = list(dict.fromkeys(m.span.text for doc in docs for m in gold_mentions(doc)))[: max(BATCHES)]
-    kb = KnowledgeBase(work / "kb")
+    kb = KnowledgeBase(KB)
     rows = np.random.default_rng(SEED).integers(len(kb), size=(len(forms), k))
     start = perf_counter()
     kb.names.match(forms[0])

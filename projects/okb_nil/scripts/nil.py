@@ -49,8 +49,8 @@ def figure(
     metrics: Annotated[Path, typer.Argument(help="Folder of the runs' JSON files")],
     output: Annotated[Path, typer.Argument(help="Picture without its suffix: .png and .svg are written")],
 ) -> None:
-    """Left: precision and recall of the NIL class over all thresholds, a dot at the tuned one. Right: what is gained
-    for NIL and lost in the KB."""
+    """Left: precision and recall of the NIL class over all thresholds, a dot at the tuned one. Right: average
+    precision of NIL against recall@1 in the KB."""
     from matplotlib.figure import Figure
 
     from spacy_pel.reports.plots import save_figure
@@ -68,7 +68,7 @@ def figure(
         curves.plot(found["nil_recall"], found["nil_precision"], "o", color=colour)
         trade.plot(found["nil_auprc"], found["recall_at_1"], "o", color=colour, label=name)
     base_rate = next(iter(runs.values()))["nil_base_rate"]
-    curves.axhline(base_rate, color="grey", linestyle=":", label=f"scores that say nothing: {base_rate:.2f}")
+    curves.axhline(base_rate, color="grey", linestyle=":", label=f"chance level: {base_rate:.2f}")
     curves.set(xlabel="recall of NIL", ylabel="precision of NIL", xlim=(0, 1), ylim=(0, 1.02))
     curves.legend(title="average precision")
     trade.set(xlabel="average precision of NIL", ylabel="recall@1 in the KB")

@@ -1,4 +1,4 @@
-"""Bring the MeSH records into assets/: from the data folder, else made of NLM's public XML; cut on request."""
+"""Bring the MeSH records into assets/: from the data folder, else from NLM's public XML, whole or cut."""
 
 from __future__ import annotations
 

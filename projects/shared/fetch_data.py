@@ -1,4 +1,4 @@
-"""Bring one input file into assets/: from the data folder, else from its public origin; cut on request."""
+"""Bring one input file into assets/: from the data folder, else from its public origin, whole or cut."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from spacy_pel.files.atomic import write_atomically
 def main(
     local: Annotated[Path, typer.Argument(help="The file in the data folder; taken if it exists")],
     dest: Annotated[Path, typer.Argument(help="Where to write it: .pubtator or .jsonl")],
-    origin: Annotated[str, typer.Option(help="URL of the public origin, for when LOCAL is not there")] = "",
-    member: Annotated[str, typer.Option(help="The file's path inside the origin, where that is a zip")] = "",
+    origin: Annotated[str, typer.Option(help="URL of the public origin; used if LOCAL does not exist")] = "",
+    member: Annotated[str, typer.Option(help="The file's path inside the origin, if that is a zip")] = "",
     pmids: Annotated[str, typer.Option(help="URL of the list of abstract ids that make up this split")] = "",
     limit: Annotated[int, typer.Option(help="Keep this many abstracts, or entities besides the gold ones; 0: all")] = 0,
     gold: Annotated[list[Path] | None, typer.Option(help="PubTator file whose gold ids a cut KB keeps")] = None,
-    fold: Annotated[int, typer.Option(help="Every FOLD-th abstract is held out of this file; 0: none is")] = 0,
+    fold: Annotated[int, typer.Option(help="Every FOLD-th abstract is held out of this file; 0: none")] = 0,
     held_out: Annotated[bool, typer.Option(help="Write the abstracts that --fold holds out, not the rest")] = False,
 ) -> None:
-    """Write DEST from LOCAL or from the origin, whole or cut; nothing half-written is left behind."""
+    """Write DEST from LOCAL or from the origin, whole or cut: all of it or nothing."""
     try:
         source = local if local.is_file() else download(local, dest, origin)
         text = read_text(source, member if source != local else "")

@@ -18,7 +18,7 @@ def main(
     name: Annotated[str, typer.Argument(help="'minilm', or a folder with a Hugging Face model and its tokenizer")],
     dest: Annotated[Path, typer.Argument(help="The path that the training config names")],
 ) -> None:
-    """Link (or copy, where links are not to be had) the encoder's folder to DEST."""
+    """Link the encoder's folder to DEST, or copy it where the system has no links."""
     try:
         folder = minilm_folder() if name == "minilm" else Path(name).resolve(strict=True)
         if not (folder / "config.json").is_file():

@@ -1,0 +1,62 @@
+"""`spacy pel baselines`: what strings alone reach on a corpus, to be read beside a linker's measures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command
+
+SHOWN = ("recall_at_1", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1", "nil_f1", "mentions_per_second")
+
+
+@command("baselines")
+def baselines(
+    kb: Annotated[Path, typer.Argument(help="A KB folder; it needs no vectors", metavar="KB")],
+    corpus: Annotated[Path, typer.Argument(help="A corpus with gold mentions", metavar="CORPUS.spacy")],
+    metrics: Annotated[Path, typer.Argument(help="Folder for baseline-NAME.json", metavar="METRICS_DIR")],
+    train: Annotated[Path | None, typer.Option(help="The training corpus: tells seen ids, ambiguous forms")] = None,
+    tune: Annotated[Path | None, typer.Option(help="Tune each baseline's NIL threshold on this corpus")] = None,
+    top_k: Annotated[int, typer.Option(min=1, help="Candidates a mention")] = 64,
+) -> None:
+    """Measure exact alias match and TF-IDF on a corpus, as `evaluate` measures a linker.
+
+    Three baselines: names equal to the mention, case ignored (`exact-alias`); TF-IDF of character 3-grams, searched
+    exactly (`tfidf`); the same with the long forms of abbreviations that the text defines (`tfidf-long-forms`). The
+    last is the fair one beside a linker, which reads long forms too. TF-IDF needs the extra `baselines`.
+
+    Example: python -m spacy pel baselines kb corpus/dev.spacy metrics --train corpus/train.spacy
+    """
+    from spacy.vocab import Vocab
+
+    from ..corpora.docbin import read_docs
+    from ..evaluation.baselines import evaluate_baselines, require_sklearn
+    from ..files.atomic import write_atomically
+    from ..kb.knowledge_base import KnowledgeBase
+
+    require_sklearn()
+    vocab = Vocab()
+    docs, learnt, tuning = (list(read_docs(path, vocab)) if path else [] for path in (corpus, train, tune))
+    measured = evaluate_baselines(KnowledgeBase(kb), docs, train=learnt, tune=tuning, progress=True, k=top_k)
+    rows = []
+    try:
+        for name, values in measured:
+            path = metrics / f"baseline-{name}.json"
+            content = json.dumps({"corpus": str(corpus)} | values, indent=2, allow_nan=False) + "\n"
+            write_atomically(path, content.encode())
+            rows.append((name, *(_format(key, values[key]) for key in SHOWN)))
+    except PelError as error:
+        raise PelError(f"{' and '.join(map(str, filter(None, (corpus, tune))))}: {error}") from error
+    msg.table(rows, header=("", *SHOWN), aligns=("l", *"r" * len(SHOWN)), divider=True)
+    msg.good(f"Wrote {len(rows)} files to {metrics}; `spacy pel table {metrics}` makes a table of them")
+
+
+def _format(key: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if key == "mentions_per_second" else f"{value:.4f}"

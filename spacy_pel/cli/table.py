@@ -1,0 +1,94 @@
+"""`spacy pel table`: the measures of several evaluations as one Markdown table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from wasabi import msg
+
+from ..errors import PelError
+from .app import command
+
+COLUMNS = (
+    *("n_mentions", "n_in_kb", "recall_at_1", "recall_at_5", "recall_at_64", "mrr"),
+    *("seen_recall_at_1", "unseen_recall_at_1", "nil_auprc", "nil_base_rate"),
+)
+FIRST = "baseline-"  # files of that name come first
+
+
+@command("table")
+def table(
+    metrics: Annotated[Path, typer.Argument(help="Folder with JSON files of measures", metavar="METRICS_DIR")],
+    columns: Annotated[str, typer.Option(help="Measures to show, comma-separated")] = ",".join(COLUMNS),
+    output: Annotated[Path | None, typer.Option(help="Also write the table here", metavar="TABLE.md")] = None,
+    transpose: Annotated[bool, typer.Option("--transpose", help="A row a measure, a column a file")] = False,
+) -> None:
+    """Print the measures that `evaluate --output` and `baselines` wrote, a row a file, as a Markdown table.
+
+    Baselines come first, then the other files by name. "–" is a measure with nothing to measure.
+
+    Example: python -m spacy pel table metrics --columns recall_at_1,recall_at_64 --output metrics/table.md
+    """
+    from ..files.atomic import write_atomically
+
+    keys = [key.strip() for key in columns.split(",") if key.strip()]
+    found = read_metrics(metrics)
+    known = {key for values in found.values() for key, value in values.items() if value is None or _is_number(value)}
+    if not keys or (unknown := [key for key in keys if key not in known]):
+        what = f'no file has a number "{unknown[0]}"' if keys else "no measure is named"
+        raise PelError(f"{metrics}: {what}; --columns takes any of {', '.join(sorted(known))}.")
+    rows = [["", *keys], *([name, *(cell(key, values.get(key)) for key in keys)] for name, values in found.items())]
+    text = markdown(list(zip(*rows, strict=True)) if transpose else rows)
+    typer.echo(text)
+    if output:
+        write_atomically(output, text.encode())
+        msg.good(f"Wrote {output}")
+
+
+def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
+    """Read all JSON files of a folder.
+
+    Returns:
+        Measures by the name of their file, baselines first.
+
+    Raises:
+        PelError: If the folder has no JSON file, or one of them holds something else than measures.
+    """
+    paths = sorted(folder.glob("*.json"), key=lambda path: (not path.stem.startswith(FIRST), path.stem))
+    if not paths:
+        raise PelError(f"{folder} has no JSON file: write one with `spacy pel evaluate … --output {folder}/dev.json`.")
+    found = {}
+    for path in paths:
+        try:
+            values = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise PelError(f"{path} is not JSON ({error}): remove it, or evaluate again.") from error
+        if not isinstance(values, dict):
+            raise PelError(f"{path} holds no measures: move it out of {folder}.")
+        found[path.stem] = values
+    return found
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Return `rows`, the first of them the header, as a Markdown table with numbers to the right."""
+    header, *body = rows
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def cell(key: str, value: float | None) -> str:
+    """Return a count or rate as a whole number, a measure with three places, None as a dash."""
+    if value is None:
+        return "–"
+    if not _is_number(value):
+        raise PelError(f'"{key}" is {json.dumps(value)[:40]} in one of the files, and a table shows numbers only.')
+    whole = isinstance(value, int) or key.startswith("n_") or key.endswith(("_per_second", "_seconds"))
+    return f"{value:,.0f}" if whole else f"{value:.3f}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,81 @@
+"""`spacy pel table`: measures of several files as one Markdown table."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+
+
+def run(*arguments):
+    return CliRunner().invoke(pel_app, ["table", *map(str, arguments)])
+
+
+@pytest.fixture
+def metrics(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    dev = {"corpus": "dev.spacy", "n_mentions": 13310, "recall_at_1": 0.81249, "nil_f1": None, "nil_curve": []}
+    tfidf = {"n_mentions": 13310, "recall_at_1": 0.5, "nil_f1": 0.25, "mentions_per_second": 982.7}
+    for name, values in (("dev", dev), ("baseline-tfidf", tfidf)):
+        (folder / f"{name}.json").write_text(json.dumps(values))
+    return folder
+
+
+def test_a_row_for_each_file_baselines_first(metrics):
+    result = run(
+        metrics, "--columns", "n_mentions,recall_at_1,nil_f1,mentions_per_second", "--output", metrics / "t.md"
+    )
+    assert result.exit_code == 0, result.output
+    text = (metrics / "t.md").read_text("utf-8")
+    assert text in result.output
+    assert text.splitlines() == [
+        "|  | n_mentions | recall_at_1 | nil_f1 | mentions_per_second |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| baseline-tfidf | 13,310 | 0.500 | 0.250 | 983 |",
+        "| dev | 13,310 | 0.812 | – | – |",
+    ]
+
+
+def test_a_row_for_each_measure(metrics):
+    result = run(metrics, "--columns", "n_mentions, recall_at_1", "--transpose")
+    assert result.output.splitlines()[:4] == [
+        "|  | baseline-tfidf | dev |",
+        "| --- | ---: | ---: |",
+        "| n_mentions | 13,310 | 13,310 |",
+        "| recall_at_1 | 0.500 | 0.812 |",
+    ]
+    assert sorted(path.name for path in metrics.iterdir()) == ["baseline-tfidf.json", "dev.json"]
+
+
+def test_the_columns_of_an_evaluation_without_being_named(tmp_path):
+    from spacy_pel.evaluation.metrics import link_metrics
+
+    (tmp_path / "dev.json").write_text(json.dumps(link_metrics([], set())))
+    result = run(tmp_path)
+    assert result.exit_code == 0 and result.output.startswith("|  | n_mentions | n_in_kb | recall_at_1 |")
+
+
+def one_line(result):
+    assert result.exit_code == 1
+    (line,) = result.stderr.strip().splitlines()
+    return line
+
+
+@pytest.mark.parametrize("column", ["recall", "corpus", "nil_curve"])
+def test_an_unknown_column_names_those_that_there_are(metrics, column):
+    line = one_line(run(metrics, "--columns", f"recall_at_1,{column}", "--output", metrics / "t.md"))
+    assert f'"{column}"' in line and "mentions_per_second, n_mentions, nil_f1, recall_at_1" in line
+    assert not (metrics / "t.md").exists()
+
+
+def test_a_folder_without_measures(tmp_path, metrics):
+    assert "spacy pel evaluate" in one_line(run(tmp_path / "nowhere"))
+    assert "no measure is named" in one_line(run(metrics, "--columns", ","))
+    (metrics / "list.json").write_text("[1]")
+    assert "list.json holds no measures" in one_line(run(metrics))
+    (metrics / "list.json").write_text("{")
+    assert "list.json is not JSON" in one_line(run(metrics))
+    (metrics / "list.json").write_text('{"recall_at_1": "high"}')
+    assert '"recall_at_1" is "high"' in one_line(run(metrics, "--columns", "recall_at_1"))
