@@ -17,7 +17,8 @@ SUFFIX = ".spacy"
 def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
     """Yield the Docs of a `.spacy` file, or of all such files under a folder, sorted by name.
 
-    RAISES: `PelError` where the file is missing or is not a DocBin, or the folder has none.
+    Raises:
+        PelError: The file is missing or is not a DocBin, or the folder has none.
     """
     if not path.exists():
         raise PelError(f"{path} does not exist: name a corpus that `spacy pel convert` wrote")
@@ -37,7 +38,8 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
 def write_docs(path: Path, docs: Iterable[Doc]) -> None:
     """Write Docs, with their user data, as one `.spacy` file; nothing is written if reading `docs` fails.
 
-    RAISES: `PelError` where `path` lacks the suffix, without which spaCy's corpus readers pass a file over.
+    Raises:
+        PelError: `path` lacks the suffix, without which spaCy's corpus readers pass a file over.
     """
     if path.suffix != SUFFIX:
         raise PelError(f"{path} must end in {SUFFIX}: spaCy's corpus readers pass over other names")

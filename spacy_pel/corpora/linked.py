@@ -21,8 +21,14 @@ from .docbin import SUFFIX
 def linked_record(
     doc: Doc, record: dict[str, Any], spans_key: str | None = None, *, with_prob: bool = False
 ) -> dict[str, Any]:
-    """`record` with the entities of `doc`, or the spans of its group `spans_key`, as its `ents`. with_prob: with the
-    probability of every link."""
+    """Return `record` with the mentions of `doc` as its `ents`.
+
+    Args:
+        doc: A linked Doc.
+        record: A JSON object.
+        spans_key: The group of `doc.spans` that was linked; None: the entities.
+        with_prob: Give the probability of every link.
+    """
     found = zip(mentions_of(doc, spans_key), links_of(doc, spans_key), strict=True)
     return {**record, "ents": [_ent_record(span, link, with_prob) for span, link in found]}
 
@@ -43,7 +49,10 @@ def _ent_record(ent: Span, link: Link, with_prob: bool) -> dict[str, Any]:
 class LinkedLines:
     """A JSON object a line. The file is made when the first one is written, and holds whole lines whatever happens.
 
-    path: None: standard output. spans_key, with_prob: see `linked_record`.
+    Attributes:
+        path: The file; None: standard output.
+        spans_key: See `linked_record`.
+        with_prob: See `linked_record`.
     """
 
     def __init__(self, path: Path | None, spans_key: str | None = None, *, with_prob: bool = False) -> None:
@@ -54,7 +63,12 @@ class LinkedLines:
         self._written = 0
 
     def write(self, doc: Doc, record: dict[str, Any]) -> None:
-        """RAISES: `BrokenPipeError` where nobody reads any more, `PelError` for what else prevents writing."""
+        """Write one line.
+
+        Raises:
+            BrokenPipeError: Nobody reads any more.
+            PelError: The file cannot be written.
+        """
         linked = linked_record(doc, record, self.spans_key, with_prob=self.with_prob)
         # UTF-8 has everything but half surrogate pairs, and with a backslash these are what JSON calls them
         line = (json.dumps(linked, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
@@ -89,7 +103,8 @@ class LinkedLines:
 class LinkedDocs:
     """The Docs with their user data, in memory until the block ends; nothing is written if it raises, or without any.
 
-    path: ends in ".spacy".
+    Attributes:
+        path: The file, which ends in ".spacy".
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +112,11 @@ class LinkedDocs:
         self._docs = DocBin(store_user_data=True)
 
     def write(self, doc: Doc, record: dict[str, Any]) -> None:
-        """RAISES: `PelError` where the user data of `doc` cannot be stored."""
+        """Take a Doc.
+
+        Raises:
+            PelError: The user data of `doc` cannot be stored.
+        """
         try:
             self._docs.add(doc)
         except TypeError as error:

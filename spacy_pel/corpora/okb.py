@@ -58,7 +58,7 @@ def split_statistics(mentions: Iterable[GoldMention], train_ids: Set[str]) -> Sp
 
 
 def make_nil(doc: Doc, mentions: Iterable[GoldMention], held_out: Set[str]) -> None:
-    """Take the ids `held_out` from the gold mentions of `doc`; one that has no other becomes NIL.
+    """Take the ids `held_out` from the gold mentions of `doc`. One that has no other becomes NIL.
 
     Args:
         doc: Is changed in place.

@@ -27,19 +27,33 @@ UNLINKED = "-1"  # PubTator's id for "annotated, but no concept fits"
 
 @dataclass
 class PubTatorCounts:
-    """What a reader met. Mentions that were left out are not among `mentions`."""
+    """What a reader met.
+
+    Attributes:
+        documents: Documents.
+        mentions: Mentions, without those that were left out.
+        nil: Mentions whose id is `-1`.
+        unannotated: Mentions whose id column is empty.
+        composite: Mentions with several ids, "A|B".
+        widened: Mentions widened to the boundaries of their tokens.
+        ids: All ids.
+        mismatched: Lines whose offsets do not hold their text, which were left out.
+        blank: Mentions of nothing but whitespace, which were left out.
+        relations: Relation lines, which were left out.
+        extra_columns: Mention lines whose columns after the sixth were left out.
+    """
 
     documents: int = 0
     mentions: int = 0
     nil: int = 0
-    unannotated: int = 0  # the id column is empty
-    composite: int = 0  # several ids, "A|B"
-    widened: int = 0  # to the boundaries of their tokens
+    unannotated: int = 0
+    composite: int = 0
+    widened: int = 0
     ids: set[str] = field(default_factory=set)
-    mismatched: list[int] = field(default_factory=list)  # lines whose offsets do not hold their text: left out
-    blank: int = 0  # mentions of nothing but whitespace: left out
-    relations: int = 0  # relation lines: left out
-    extra_columns: int = 0  # mention lines whose columns after the sixth were left out
+    mismatched: list[int] = field(default_factory=list)
+    blank: int = 0
+    relations: int = 0
+    extra_columns: int = 0
 
 
 class _Mention(NamedTuple):
@@ -67,11 +81,12 @@ class PubTatorReader:
     and its `kb_id_` the id: `"A|B"` where there are several, `"NIL"` for `-1`, `""` where the column is empty. The
     longest ones that do not overlap go to `doc.ents` too, and the PMID to `doc.user_data["pmid"]`.
 
-    nlp: gives the tokenizer and the vocabulary.
-    strict: a mention whose offsets do not hold its text is an error; otherwise it is left out and counted.
-    strip_prefix: is taken off every id, say "UMLS:".
-    RAISES: `PelError`, naming file and line, for what is not PubTator: no title before a mention, a line of another
-        document, offsets that are no integers, invalid UTF-8, no document at all.
+    Attributes:
+        path: The file.
+        nlp: Gives the tokenizer and the vocabulary.
+        strict: A mention whose offsets do not hold its text is an error; otherwise it is left out and counted.
+        strip_prefix: Is taken off every id, say "UMLS:".
+        counts: What the reader met.
     """
 
     def __init__(self, path: Path, nlp: Language, *, strict: bool = False, strip_prefix: str = "") -> None:
@@ -82,6 +97,12 @@ class PubTatorReader:
         self.counts = PubTatorCounts()
 
     def __iter__(self) -> Iterator[Doc]:
+        """Yield the Docs.
+
+        Raises:
+            PelError: A line is not PubTator (no title before a mention, a line of another document, offsets that are no
+                integers, invalid UTF-8), or the file has no document. The message names file and line.
+        """
         self.counts = PubTatorCounts()
         for record in _read_records(self.path):
             yield self._make_doc(record)
@@ -161,7 +182,7 @@ def _read_records(path: Path) -> Iterator[_Record]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without their end. Lines end at a line feed only: a title may hold other control characters."""
+    """Yield numbered lines, without their ends. A line ends at a line feed only: titles may hold other controls."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
@@ -172,7 +193,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _parse_mention(line: str, number: int, where: str) -> _Mention | None:
-    """A mention; None for a relation, whose second column is a name instead of an offset: `pmid CID id1 id2`."""
+    """Read a mention; None for a relation, whose second column is a name instead of an offset: `pmid CID id1 id2`."""
     columns = line.split("\t")
     if len(columns) in (4, 5) and not columns[1].strip().lstrip("-").isdecimal():
         return None

@@ -20,7 +20,12 @@ SHAPE = '{"text": …}'
 
 
 class Line(NamedTuple):
-    """A line that was read. record: its JSON object, `{"text": …}` where it is plain; end: bytes up to its end."""
+    """A line that was read.
+
+    Attributes:
+        record: Its JSON object; `{"text": …}` where it is plain.
+        end: Bytes of the file up to its end.
+    """
 
     record: dict[str, Any]
     end: int
@@ -34,9 +39,15 @@ def read_texts(
     The `ents` of a JSON object, `[{"start": …, "end": …, "label": …}, …]` in characters, are widened to token
     boundaries and put into `doc.spans["given_mentions"]`, for `link_given_mentions`.
 
-    format: a key of `PARSERS`.
-    on_broken: is called with the number of a line and with what is wrong: it is no UTF-8, no JSON object, without a
-        text, with a longer one than `nlp.max_length`, or with `ents` that are no spans of it or that overlap.
+    Args:
+        file: Lines of bytes.
+        format: A key of `PARSERS`.
+        nlp: Gives the tokenizer.
+        on_broken: Is called with the number of a line and with what is wrong: it is no UTF-8, no JSON object, has no
+            text, has a longer one than `nlp.max_length`, or `ents` that are no spans of it or that overlap.
+
+    Yields:
+        A Doc and its line.
     """
     end = 0
     for number, line in enumerate(file, start=1):
@@ -53,14 +64,19 @@ def read_texts(
 
 
 def link_given_mentions(nlp: Language, linker: str, spans_key: str | None = None) -> None:
-    """Make the component `linker` of `nlp` link, of a Doc that came with mentions, these and no others, whatever the
-    components before it have found. spans_key: of the linker."""
+    """Make a linker link only the mentions that a Doc came with, if it did, whatever other components have found.
+
+    Args:
+        nlp: The pipeline.
+        linker: The name of the linker in it.
+        spans_key: That of the linker.
+    """
     nlp.add_pipe("pel_given_mentions", before=linker, config={"spans_key": spans_key})
 
 
 @Language.factory("pel_given_mentions", assigns=["doc.ents"])
 def make_given_mentions(nlp: Language, name: str, spans_key: str | None = None) -> Callable[[Doc], Doc]:
-    """What moves the mentions that a Doc came with, if it did, to `doc.ents` or the group `spans_key`."""
+    """Make a component that moves the mentions a Doc came with, if it did, to `doc.ents` or the group `spans_key`."""
     return partial(_set_given_mentions, spans_key)
 
 

@@ -15,13 +15,15 @@ LongForms = dict[tuple[int, int], Span]
 
 
 def long_forms(doc: Doc) -> LongForms:
-    """The long form of each short form in `doc`, by the tokens (start, end) of that: as scispaCy's
-    `abbreviation_detector` found them, if it has been over `doc` and found any, else as `defined` does."""
+    """Return the long form of each short form in `doc`, by the tokens (start, end) of the short form.
+
+    If scispaCy's `abbreviation_detector` found abbreviations in `doc`, those are used; else those of `defined`.
+    """
     return _detected(doc) or _everywhere(doc)
 
 
 def defined(doc: Doc) -> dict[str, Span]:
-    """The short forms that stand in brackets behind their long forms, each with the first of these.
+    """Return the short forms that stand in brackets behind their long forms, each with the first of these.
 
     After Schwartz & Hearst 2003, *A simple algorithm for identifying abbreviation definitions in biomedical text*: the
     letters and digits of the short form are looked for in the words before the bracket, from the last to the first,
@@ -62,7 +64,7 @@ def _everywhere(doc: Doc) -> LongForms:
 
 
 def _occurrences(doc: Doc, text: str, form: str) -> Iterator[Span]:
-    """Where `form` stands in `doc`, whose text is `text`, as whole tokens."""
+    """Yield where `form` stands in `doc`, whose text is `text`, as whole tokens."""
     for match in re.finditer(rf"(?<!\w){re.escape(form)}(?!\w)", text):
         if (span := doc.char_span(*match.span())) is not None:
             yield span
@@ -73,7 +75,7 @@ def _is_short_form(text: str) -> bool:
 
 
 def _start_of_long_form(short: str, before: str) -> int | None:
-    """Where in `before` the long form begins that reaches to its end; None where there is none."""
+    """Return where in `before` the long form begins that reaches to its end; None where there is none."""
     words = list(re.finditer(r"\S+", before))[-min(len(short) + 5, 2 * len(short)) :]
     if not words:
         return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from spacy.tokens import Doc, Span
 from spacy.training import Example
@@ -13,9 +14,6 @@ from spacy.util import logger
 from ..errors import PelError
 from ..kb.entity import NIL
 from .links import mentions_of
-
-if TYPE_CHECKING:
-    from ..kb.knowledge_base import KnowledgeBase
 
 GOLD_GROUP = "gold_mentions"
 
@@ -26,9 +24,24 @@ class Successors(Protocol):
     def successors(self, ids: Iterable[str]) -> dict[str, str]: ...
 
 
+class HasIds(Successors, Protocol):
+    """A KB, as far as gold ids are checked against it."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def rows(self, ids: Iterable[str]) -> Mapping[str, int]: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+
 class GoldMention(NamedTuple):
-    """A mention and its correct ids: `()` where nobody annotated it, `("NIL",)` where the annotators found no id, else
-    every id that counts as correct."""
+    """A mention and its correct ids.
+
+    Attributes:
+        span: The mention.
+        ids: `()` where nobody annotated it, `("NIL",)` where the annotators found no id, else every correct id.
+    """
 
     span: Span
     ids: tuple[str, ...]
@@ -45,14 +58,14 @@ class GoldMention(NamedTuple):
 
 
 def gold_mentions(doc: Doc) -> list[GoldMention]:
-    """The mentions of `doc.spans["gold_mentions"]` where the Doc has that group (it may hold nested and overlapping
-    ones), else its entities. A `kb_id_` of `"A|B"` gives the ids A and B."""
+    """Return the mentions of `doc.spans["gold_mentions"]` where the Doc has that group (it may hold nested and
+    overlapping ones), else its entities. A `kb_id_` of `"A|B"` gives the ids A and B."""
     spans = doc.spans.get(GOLD_GROUP, doc.ents)
     return [GoldMention(span, tuple(filter(None, span.kb_id_.split("|")))) for span in spans]
 
 
 def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[GoldMention]:
-    """`mentions` with the ids that the source of `kb` has retired replaced by those that took their place."""
+    """Return `mentions` with the ids that the source of `kb` has retired replaced by those that took their place."""
     mentions = list(mentions)
     successors = kb.successors({id_ for mention in mentions for id_ in mention.ids})
     if not successors:
@@ -64,12 +77,13 @@ def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[Gol
 
 
 def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
-    """The gold mentions of all `docs`, in their order, as `with_successors` gives them."""
+    """Return the gold mentions of all `docs`, in their order, as `with_successors` gives them."""
     return with_successors((mention for doc in docs for mention in gold_mentions(doc)), kb)
 
 
 def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
-    """The forms that mean one entity here and another there (NIL counts as one): their mentions share no correct id."""
+    """Return the forms that mean one entity here and another there (NIL counts as one): mentions of the form share no
+    correct id."""
     meanings: dict[str, set[tuple[str, ...]]] = {}
     for mention in mentions:
         if mention.ids:
@@ -82,8 +96,13 @@ def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
 
 
 def training_mentions(example: Example, use_gold_ents: bool, spans_key: str | None = None) -> list[GoldMention]:
-    """The gold mentions of the reference that have an id; without `use_gold_ents` only those of them that are a mention
-    of the predicted Doc too (see `mentions_of`)."""
+    """Return the gold mentions of a reference that have an id.
+
+    Args:
+        example: An Example.
+        use_gold_ents: Return all of them; else those that are mentions of the predicted Doc too (see `mentions_of`).
+        spans_key: For `mentions_of`.
+    """
     mentions = [mention for mention in gold_mentions(example.reference) if mention.is_linked]
     if use_gold_ents:
         return mentions
@@ -91,8 +110,12 @@ def training_mentions(example: Example, use_gold_ents: bool, spans_key: str | No
     return [mention for mention in mentions if (mention.span.start_char, mention.span.end_char) in predicted]
 
 
-def check_gold_ids(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> None:
-    """Log how many gold ids `kb` lacks. RAISES: `PelError` if it lacks all of them."""
+def check_gold_ids(mentions: Iterable[GoldMention], kb: HasIds) -> None:
+    """Log how many gold ids `kb` lacks.
+
+    Raises:
+        PelError: It lacks all of them.
+    """
     gold = {id_ for mention in with_successors(mentions, kb) if mention.is_linked for id_ in mention.ids}
     known = kb.rows(gold)
     if gold and not known:

@@ -15,8 +15,13 @@ RankedIds = list[tuple[str, float]]
 
 
 class Link(NamedTuple):
-    """What one mention is linked to: `kb_id` is an id or "NIL", `candidates` the best `(id, score)`, best first,
-    `probability` that of the first to be right, if the linker is calibrated."""
+    """What one mention is linked to.
+
+    Attributes:
+        kb_id: An id or "NIL".
+        candidates: The best `(id, score)`, best first.
+        probability: That the first candidate is right; None before the linker is calibrated.
+    """
 
     kb_id: str
     candidates: RankedIds
@@ -24,17 +29,17 @@ class Link(NamedTuple):
 
 
 def top_score(candidates: Sequence[tuple[str, float]]) -> float:
-    """What the NIL threshold is held against; -inf without a candidate, so any threshold gives NIL."""
+    """Return what the NIL threshold is held against; -inf without a candidate, so any threshold gives NIL."""
     return candidates[0][1] if candidates else -math.inf
 
 
 def mentions_of(doc: Doc, spans_key: str | None) -> list[Span]:
-    """The entities of `doc`, or with `spans_key` the spans of that group, of which there may be none."""
+    """Return the entities of `doc`, or with `spans_key` the spans of that group, of which there may be none."""
     return list(doc.ents if spans_key is None else doc.spans.get(spans_key, ()))
 
 
 def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
-    """What `write_links` has written for each of `mentions_of(doc, spans_key)`."""
+    """Return what `write_links` has written for each of `mentions_of(doc, spans_key)`."""
     spans = mentions_of(doc, spans_key)
     attrs = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
     candidates, probabilities = attrs.get("kb_ents", ()), attrs.get("kb_prob", ())
@@ -74,7 +79,7 @@ def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: boo
 
 
 def warn_without_mentions(docs: Iterable[Doc], name: str, spans_key: str | None) -> None:
-    """Warn, once, where no component has looked for mentions in a Doc. One that looked and found none is fine."""
+    """Warn, once, if no component has looked for mentions in a Doc. One that looked and found none is fine."""
     if spans_key is None:
         if any(len(doc) and not doc.has_annotation("ENT_IOB") for doc in docs):
             warnings.warn(
@@ -92,7 +97,7 @@ def warn_without_mentions(docs: Iterable[Doc], name: str, spans_key: str | None)
 
 
 def set_extensions() -> None:
-    """Register them, unless another component (scispaCy's linker) has."""
+    """Register the extensions of spans, unless another component (scispaCy's linker) has."""
     if not Span.has_extension("kb_ents"):
         Span.set_extension("kb_ents", default=[])
     if not Span.has_extension("kb_prob"):
@@ -102,5 +107,5 @@ def set_extensions() -> None:
 
 
 def is_nil(span: Span) -> bool:
-    """Whether the span is linked to "not in the KB"."""
+    """Say whether the span is linked to "not in the KB"."""
     return span.kb_id_ == NIL

@@ -8,8 +8,15 @@ UNTYPED = "MENTION"  # spaCy drops entities without a label
 
 
 def expanded_span(doc: Doc, start: int, end: int, *, label: str, kb_id: str = "") -> Span:
-    """The tokens that the characters `start` to `end` touch; whitespace at their ends is left out. There must be other
-    characters among them. label: `UNTYPED` stands in for an empty one."""
+    """Return the span of the tokens that some characters touch.
+
+    Args:
+        doc: A Doc.
+        start: The first character.
+        end: The character after the last. Whitespace at either end is left out; there must be something else.
+        label: Of the span; `UNTYPED` stands in for an empty one.
+        kb_id: Of the span.
+    """
     found = doc.text[start:end]
     start += len(found) - len(found.lstrip())
     end = start + len(found.strip())

@@ -13,8 +13,13 @@ from .links import top_score
 
 
 class RankedMention(NamedTuple):
-    """A gold mention and what the linker found: `gold` as in `GoldMention.ids`, `candidates` as (id, score), best
-    first, `form` as in `GoldMention.form`."""
+    """A gold mention and what the linker found.
+
+    Attributes:
+        gold: As in `GoldMention.ids`.
+        candidates: `(id, score)`, best first.
+        form: As in `GoldMention.form`.
+    """
 
     gold: tuple[str, ...]
     candidates: Sequence[tuple[str, float]]
@@ -32,7 +37,7 @@ class RankedMention(NamedTuple):
 
 
 def is_nil(mentions: Sequence[RankedMention], kb_ids: Container[str]) -> np.ndarray:
-    """For each annotated mention, whether the KB holds none of its ids: bool, shape (mentions,)."""
+    """Say for each annotated mention, (mentions,) bool, whether the KB holds none of its ids."""
     ids = {id_ for mention in mentions for id_ in mention.gold}
     known = {id_ for id_ in ids if id_ != NIL and id_ in kb_ids}
     return np.array([known.isdisjoint(mention.gold) for mention in mentions], dtype=bool)
