@@ -6,7 +6,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import spacy
 import srsly
 import typer
@@ -15,8 +14,10 @@ from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.mentions.gold import gold_of
-from spacy_pel.search.weights import Weights
-from spacy_pel.tuning.name_weights import find_for_gold, fit_weights
+from spacy_pel.pipeline.tuning import find_for_gold
+from spacy_pel.search.search import EXACT, NGRAM, Found
+from spacy_pel.search.weights import NameWeights
+from spacy_pel.tuning.name_weights import fit_weights
 
 
 class Variant(NamedTuple):
@@ -71,10 +72,14 @@ def main(
 
 def fitted(linker: Any, docs: list, variant: Variant) -> dict[str, float]:
     """The weights of the features that count; 0 for one that does not."""
-    counts = np.array([variant.ngram, variant.exact])
-    found = find_for_gold(linker, docs, linker.top_k, progress=True)
-    weights = fit_weights([one._replace(lexical=one.lexical * counts) for one in found])
-    return Weights(*(counts * weights).tolist())._asdict()
+    counts = {NGRAM: variant.ngram, EXACT: variant.exact}
+
+    def counted(found: Found) -> Found:
+        return found._replace(parts={name: values * counts.get(name, True) for name, values in found.parts.items()})
+
+    found = find_for_gold(linker, docs, progress=True)
+    weights = fit_weights([one._replace(forms=[counted(form) for form in one.forms]) for one in found])
+    return NameWeights(weights.ngram * variant.ngram, weights.exact * variant.exact)._asdict()
 
 
 if __name__ == "__main__":

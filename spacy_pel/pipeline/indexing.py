@@ -1,8 +1,10 @@
-"""A KB as the encoder of a linker sees it: indexed by it, changed with it, refused if it is another's."""
+"""A KB as the encoder of a linker sees it: indexed by it, searched and changed with it, refused if it is another's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from thinc.api import Model
@@ -11,6 +13,10 @@ from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
 from ..models.bi_encoder import encode_entities, stream_entities, vector_size
+from ..search.hybrid import HybridSearch
+from ..search.search import Search, VectorSearch
+from ..search.weights import NameWeights
+from .settings import LinkSettings
 
 
 def index_kb(model: Model, kb: KnowledgeBase, fingerprint: str, *, index_type: str, progress: bool) -> None:
@@ -45,6 +51,21 @@ def encoded(
         return named, None, None
     check_fingerprint(kb, fingerprint)
     return named, encode_entities(model, named), fingerprint
+
+
+def search_of(kb: KnowledgeBase, fingerprint: str, weights: NameWeights | None, settings: LinkSettings) -> Search:
+    """The search of `kb` by the vectors of the encoder with that fingerprint, and with `weights` by names too.
+
+    Raises:
+        PelError: If the KB has no vectors of that encoder.
+    """
+    if kb.indexes:
+        check_fingerprint(kb, fingerprint)
+    index = kb.entity_index(fingerprint)
+    options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
+    if weights is None:
+        return VectorSearch(partial(index.search, **options))
+    return HybridSearch(index, kb.names, weights, **options)
 
 
 def check_fingerprint(kb: KnowledgeBase, fingerprint: str) -> None:

@@ -7,7 +7,6 @@ built.
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ..search.explanation import Explanation
     from ..search.search import Found, Search
     from ..training.objective import Objective
-    from ..training.session import TrainingSession, Update
+    from ..training.session import TrainingSession
     from ..tuning.nil import Target
     from .tuning import TunedNames, TunedNil
 
@@ -45,10 +44,10 @@ EXAMPLES_CHECKED = 1000
 class PelLinker(TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
-    It sets, for every `ent` of `doc.ents`: `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool), `ent._.kb_ents`
-    (`[(id, score), ...]`, best first; the score is a cosine, or under cross-entropy a dot product, or where names count
-    the weighted mean of that and of both features of names), and `ent._.kb_prob` (the probability that the first of
-    them is right; None before `spacy pel tune-nil`).
+    It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool), `ent._.kb_ents`
+    (`[(id, score), ...]`, best first) and `ent._.kb_prob` (the probability that the first of them is right; None before
+    `spacy pel tune-nil`). A score is a cosine, under cross-entropy a dot product, or where names count the weighted
+    mean of that and of both features of names.
 
     Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
 
@@ -127,7 +126,7 @@ class PelLinker(TrainablePipe):
         ranked = iter(self.rank(wanted, self.settings.max_candidates))
         return [
             [
-                self.link(next(ranked)) if span.label_ not in self.settings.labels_discard else Link(NIL, [])
+                self._decide(next(ranked)) if span.label_ not in self.settings.labels_discard else Link(NIL, [])
                 for span in spans
             ]
             for spans in mentions
@@ -155,10 +154,6 @@ class PelLinker(TrainablePipe):
         setting = self.settings.lexical
         return self.tuned.name_weights if setting == "tuned" else NameWeights(**setting) if setting else None
 
-    def link(self, candidates: RankedIds) -> Link:
-        """What a mention with these candidates, best first, is linked to under the threshold in force."""
-        return decide(candidates, self.threshold, self.tuned.calibration)
-
     def rank(self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None) -> list[RankedIds]:
         """The `k` best entities of every span, of any Docs, as (id, score), best first. A span without any word piece
         has none. Whatever `k` is, they are the best of `top_k` candidates or more.
@@ -176,32 +171,21 @@ class PelLinker(TrainablePipe):
     def find(
         self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None, all_types: bool = False
     ) -> list["Found"]:
-        """`rank`, with what each score is made of and what was read of the text.
-
-        Args:
-            spans: The mentions.
-            k: How many candidates of each.
-            search: See `rank`.
-            all_types: Whether entities of any types count, whatever the settings allow.
-        """
+        """`rank`, with what each score is made of and what was read of the text. all_types: whether entities of any
+        types count, whatever the settings allow."""
         from ..search.find import Reading, find
+        from .indexing import search_of
 
         if not spans:
             return []
-        settings = self.settings
-        types_for = _any_types if all_types else settings.types_for
+        settings, kb = self.settings, self.require_kb()
+        types_for = (lambda label: None) if all_types else settings.types_for
         reading = Reading(max(k, settings.top_k), k, types_for, settings.resolve_abbreviations)
-        return find(self.model, self.require_kb(), search or self._search(self.name_weights), spans, reading)
+        search = search or search_of(kb, self.fingerprint, self.name_weights, settings)
+        return find(self.model, kb, search, spans, reading)
 
-    def find_forms(self, spans: Sequence[Span]) -> list[list["Found"]]:
-        """All that a search by vectors and names finds for every span, and for its long form if it is an abbreviation:
-        what `tune_names` fits weights to."""
-        from ..search.find import Reading, find_forms
-        from ..search.weights import NO_NAMES
-
-        settings = self.settings
-        reading = Reading(settings.top_k, None, settings.types_for, settings.resolve_abbreviations)
-        return find_forms(self.model, self.require_kb(), self._search(NO_NAMES), spans, reading)
+    def _decide(self, candidates: RankedIds) -> Link:
+        return decide(candidates, self.threshold, self.tuned.calibration)
 
     def explain(self, span: Span, k: int = 5) -> "Explanation":
         """Why `span` is linked as it is: its `k` best candidates with names and scores, the threshold, the probability,
@@ -219,22 +203,7 @@ class PelLinker(TrainablePipe):
         found = self.find([span], k)[0]
         has_filter = self.settings.types_for(span.label_) is not None
         free = self.find([span], k, all_types=True)[0] if has_filter else None
-        return explain(span, found, k, self.link(found.ranked), self.threshold, self.require_kb(), free)
-
-    def _search(self, weights: NameWeights | None) -> "Search":
-        """The search of the KB: by vectors, and with `weights` by names too."""
-        from ..search.hybrid import HybridSearch
-        from ..search.search import VectorSearch
-        from .indexing import check_fingerprint
-
-        kb = self.require_kb()
-        if kb.indexes:
-            check_fingerprint(kb, self.fingerprint)
-        index = kb.entity_index(self.fingerprint)
-        options: dict[str, Any] = {"n_probe": self.settings.n_probe, "threads": self.settings.search_threads}
-        if weights is None:
-            return VectorSearch(partial(index.search, **options))
-        return HybridSearch(index, kb.names, weights, **options)
+        return explain(span, found, k, self._decide(found.ranked), self.threshold, self.require_kb(), free)
 
     # --- tuning ---
 
@@ -311,13 +280,8 @@ class PelLinker(TrainablePipe):
         self._kb_lost = reason
 
     def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
-        """Encode the KB with the entity tower and write the vectors into its folder, in place of those of this encoder.
-        It ends a training.
-
-        Args:
-            index_type: See `KnowledgeBase.index`.
-            progress: Whether to show a bar.
-        """
+        """Encode the KB and write the vectors into its folder, in place of those of this encoder. It ends a training.
+        For `index_type` see `KnowledgeBase.index`."""
         from .indexing import index_kb
 
         index_kb(self.model, self.require_kb(), self.fingerprint, index_type=index_type, progress=progress)
@@ -326,18 +290,16 @@ class PelLinker(TrainablePipe):
     def add_entities(self, entities: Iterable[Entity]) -> None:
         """Add new entities to the KB, on the disk too: only they are encoded, nothing is trained. See
         `KnowledgeBase.add`, also for what it raises."""
-        from .indexing import encoded
-
-        kb = self.require_kb()
-        kb.add(*encoded(self.model, kb, self.fingerprint, entities))
-        self.session = None
+        self._put(self.require_kb().add, entities)
 
     def update_entities(self, entities: Iterable[Entity]) -> None:
         """Put `entities` in the place of those of the KB with the same ids, as `add_entities` does."""
+        self._put(self.require_kb().update, entities)
+
+    def _put(self, change: Callable, entities: Iterable[Entity]) -> None:
         from .indexing import encoded
 
-        kb = self.require_kb()
-        kb.update(*encoded(self.model, kb, self.fingerprint, entities))
+        change(*encoded(self.model, self.require_kb(), self.fingerprint, entities))
         self.session = None
 
     def remove_entities(self, ids: Iterable[str]) -> None:
@@ -358,35 +320,23 @@ class PelLinker(TrainablePipe):
         """Load the pretrained encoder and the KB, and check that training mentions have entities in it.
 
         Args:
-            get_examples: The training examples.
-            nlp: The pipeline.
+            get_examples: Gives the training examples.
+            nlp: The pipeline, which is not used.
             encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there.
             kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
 
         Raises:
             PelError: If one of the two is missing, or if none of the first gold ids is in the KB.
         """
-        from ..models.bi_encoder import has_encoder, set_encoder
+        from .initializing import load_encoder, load_kb
 
         validate_get_examples(get_examples, "PelLinker.initialize")
-        if encoder_loader is not None:
-            set_encoder(self.model, encoder_loader())
-        elif not has_encoder(self.model):
-            raise self._missing("encoder_loader", "spacy_pel.HFEncoder.v1")
-        if kb_loader is not None:
-            self.set_kb(kb_loader())
-        elif self.kb is None:
-            raise self._missing("kb_loader", "spacy_pel.KBFromDisk.v1")
+        load_encoder(self.model, self.name, encoder_loader)
         self.set_model(self.model)
+        self.set_kb(load_kb(self.kb, self.name, kb_loader))
         self.tuned = Tuned()
         examples = islice(get_examples(), EXAMPLES_CHECKED)
         check_gold_ids((mention for eg in examples for mention in gold_mentions(eg.reference)), self.require_kb())
-
-    def _missing(self, key: str, registered: str) -> PelError:
-        return PelError(
-            f"[initialize.components.{self.name}] has no {key}: add [initialize.components.{self.name}.{key}] with "
-            f'@misc = "{registered}".'
-        )
 
     def set_model(self, model: Model) -> None:
         """Link with this bi-encoder from now on."""
@@ -430,19 +380,15 @@ class PelLinker(TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelLinker.update")
-        mentions = [
-            mention
-            for example in examples
-            for mention in training_mentions(example, self.settings.use_gold_ents, self.settings.spans_key)
-        ]
+        settings = self.settings
+        mentions = [m for eg in examples for m in training_mentions(eg, settings.use_gold_ents, settings.spans_key)]
         losses[self.name] += self.begin_training().accumulate(mentions)
         if sgd not in (None, False):
             self.finish_update(sgd)
         return losses
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Apply the accumulated gradients: those of the mean loss, clipped as `spacy_pel.AdamW.v1` says if that is the
-        optimizer. Does nothing if no mention contributed a loss."""
+        """Apply the accumulated gradients. Does nothing if no mention contributed a loss."""
         max_norm = getattr(sgd, "max_gradient_norm", None)
         if self.session is None or not self.session.finish_gradients(max_norm):
             return
@@ -450,12 +396,6 @@ class PelLinker(TrainablePipe):
         self._fingerprint = None
         self.tuned = Tuned()
         self.session.updated()
-
-    @property
-    def latest_update(self) -> Optional["Update"]:
-        """The mean loss and the norm of the gradient of the latest update; None before the first, and after a batch in
-        which no mention contributed a loss."""
-        return None if self.session is None else self.session.latest
 
     def refresh_negatives(self) -> None:
         """Encode the KB again, so that hard negatives, if there are any, are those of the present weights."""
@@ -506,18 +446,7 @@ class PelLinker(TrainablePipe):
         return self
 
     def __reduce__(self) -> tuple:
+        from .saving import linker_from_parts
+
         parts = {"name": self.name, "objective": self.objective, "settings": self.settings, "scorer": self.scorer}
-        return _unpickled, (self.vocab, parts, self.to_bytes(exclude=("vocab", "kb")), self.kb)
-
-
-def _any_types(label: str) -> None:
-    return None
-
-
-def _unpickled(vocab: Vocab, parts: dict[str, Any], data: bytes, kb: Optional["KnowledgeBase"]) -> PelLinker:
-    from ..models.bi_encoder import make_bi_encoder
-
-    linker = PelLinker(vocab, make_bi_encoder(), **parts).from_bytes(data, exclude=("vocab", "kb"))
-    if kb is not None:
-        linker.set_kb(kb)
-    return linker
+        return linker_from_parts, (type(self), self.vocab, parts, self.to_bytes(exclude=("vocab", "kb")), self.kb)

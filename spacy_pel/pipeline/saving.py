@@ -23,6 +23,7 @@ from thinc.api import Model
 from ..errors import PelError
 from ..files.packing import pack_folder, unpack_folder
 from ..kb.knowledge_base import KnowledgeBase
+from ..models.bi_encoder import make_bi_encoder
 from ..models.storage import load, save
 from ..tuning.tuned import Tuned
 from .indexing import check_fingerprint
@@ -139,3 +140,13 @@ def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -
         return folder
     folder.cleanup()
     return None
+
+
+def linker_from_parts(
+    kind: Callable, vocab: Vocab, parts: dict[str, Any], data: bytes, kb: KnowledgeBase | None
+) -> CanBeSaved:
+    """A linker that was pickled: of the class `kind`, with its other arguments, its bytes and its KB."""
+    linker = kind(vocab, make_bi_encoder(), **parts).from_bytes(data, exclude=("vocab", "kb"))
+    if kb is not None:
+        linker.set_kb(kb)
+    return linker

@@ -41,6 +41,7 @@ class TrainingSession:
     Attributes:
         live: The KB under the present weights.
         latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
+        latest_batch: The candidates that the mentions of the latest batch were trained against.
     """
 
     def __init__(self, model: Model, kb: KnowledgeBase, objective: Objective, seed: int) -> None:
@@ -49,6 +50,7 @@ class TrainingSession:
         self.objective = objective
         self.live = LiveIndex(model, kb)
         self.latest: Update | None = None
+        self.latest_batch: TrainingBatch | None = None
         self._rng = np.random.default_rng(seed)
         self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
         self._same_concepts = self._read_same_concepts()
@@ -67,7 +69,10 @@ class TrainingSession:
     def accumulate(self, mentions: Sequence[GoldMention]) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
         ones, give no loss. Neither a mention's correct entities nor those of the same concepts are its negatives.
-        RETURNS: the mean loss of the mentions that have an entity; 0.0 if there are none."""
+
+        Returns:
+            The mean loss of the mentions that have an entity; 0.0 if there are none.
+        """
         mentions = with_successors(mentions, self.kb)
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
         places = dict(zip(known, self.live.places_of(EntityRows(np.array(list(known.values())))).tolist(), strict=True))
@@ -91,6 +96,7 @@ class TrainingSession:
         )
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
+        self.latest_batch = batch
         entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
         loss = backpropagate(
@@ -121,8 +127,14 @@ class TrainingSession:
 
     def finish_gradients(self, max_norm: float | None) -> bool:
         """Make of the gradients that have been accumulated those of the mean loss over all their mentions, in however
-        many batches they came, and clip them to `max_norm` over all parameters. RETURNS: whether there are any.
-        RAISES: `PelError` where they are not finite."""
+        many batches they came, and clip them to `max_norm` over all parameters.
+
+        Returns:
+            Whether there are any.
+
+        Raises:
+            PelError: If they are not finite.
+        """
         if not self._n_mentions:
             self.latest = None
             return False

@@ -20,7 +20,7 @@ class StepLogger:
     """A logger for `[training.logger]`: prints what `spacy.ConsoleLogger.v1` does, and logs every update to a file.
 
     A line is the JSON object `{"pipe", "step", "seconds", "loss", "gradient_norm"}`: a linker, the number of the step,
-    the seconds since training began, with all that came between, and what `PelLinker.latest_update` has.
+    the seconds since training began, with all that came between, and what the latest `Update` of its training has.
 
     Attributes:
         path: The file.
@@ -41,7 +41,7 @@ class StepLogger:
         def log_step(info: dict[str, Any] | None) -> None:
             where = {"step": next(steps), "seconds": round(perf_counter() - start, 3)}
             for name, pipe in nlp.pipeline:
-                if update := getattr(pipe, "latest_update", None):
+                if update := getattr(getattr(pipe, "session", None), "latest", None):
                     file.write(srsly.json_dumps({"pipe": name, **where, **update._asdict()}) + "\n")
             file.flush()
             log_to_console(info)

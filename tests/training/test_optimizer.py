@@ -157,19 +157,19 @@ def gradients_of(linker, *batches, max_norm=None):
 def test_a_batch_in_unequal_parts_gives_the_gradient_of_the_whole(made, cuts):
     _, linker, examples, _ = made
     whole = gradients_of(linker, examples)
-    norm = linker.latest_update.gradient_norm
+    norm = linker.session.latest.gradient_norm
     parts = gradients_of(linker, *(list(part) for part in np.split(np.array(examples, dtype=object), cuts)))
     assert len(whole) > 30 and max(np.abs(gradient).max() for gradient in whole) > 1e-3
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    assert linker.latest_update.gradient_norm == pytest.approx(norm, rel=1e-5)
+    assert linker.session.latest.gradient_norm == pytest.approx(norm, rel=1e-5)
 
 
 def test_gradients_are_clipped_by_their_norm_over_all_parameters(made):
     _, linker, examples, _ = made
     free = gradients_of(linker, examples)
     norm = np.sqrt(sum(np.square(gradient, dtype="float64").sum() for gradient in free))
-    assert linker.latest_update.gradient_norm == pytest.approx(norm, rel=1e-5)
+    assert linker.session.latest.gradient_norm == pytest.approx(norm, rel=1e-5)
     clipped = gradients_of(linker, examples, max_norm=norm / 10)
     for one, other in zip(free, clipped, strict=True):
         np.testing.assert_allclose(one / 10, other, rtol=1e-4, atol=1e-6)

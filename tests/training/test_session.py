@@ -255,7 +255,7 @@ def test_a_batch_of_one_mention(tmp_path, layout, in_batch, n_entities):
     doc.spans["gold_mentions"] = [span for span in doc.spans["gold_mentions"] if span.kb_id_ == "D001241"]
     losses = [nlp.update(examples[:1], sgd=optimizer, losses={})["pel_linker"] for _ in range(5)]
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
-    assert np.isfinite(linker.latest_update.gradient_norm)
+    assert np.isfinite(linker.session.latest.gradient_norm)
 
 
 def test_without_context_the_same_form_has_one_answer(tmp_path):

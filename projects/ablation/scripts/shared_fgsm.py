@@ -25,7 +25,7 @@ from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.layouts import shared
 from spacy_pel.training.negatives import MixedNegatives
 from spacy_pel.training.objective import loss_and_gradients
-from spacy_pel.training.session import Trainer
+from spacy_pel.training.session import TrainingSession
 
 
 def main(
@@ -41,8 +41,8 @@ def main(
     with kb_ignored():
         nlp = spacy.load(pipeline)
     linker, kb = nlp.get_pipe("pel_linker"), KnowledgeBase(kb_path)
-    trainer = Trainer(linker.model, kb, linker.objective, seed=0)
-    index, rng = trainer.refresh(), np.random.default_rng(0)
+    session = TrainingSession(linker.model, kb, linker.objective, seed=0)
+    index, rng = session.live.refresh(), np.random.default_rng(0)
     mentions = [m for doc in read_docs(corpus, nlp.vocab) for m in gold_mentions(doc) if set(m.ids) & kb.keys()]
     rng.shuffle(mentions)
     fgsm, loss, found = FGSM(epsilon, 1.0), linker.objective.loss, []
@@ -53,7 +53,9 @@ def main(
         negatives = sampler.sample(rng, correct, len(kb), vectors, index, loss.logit_scale)
         candidates = shared(np.array([own[0] for own in correct]), correct, negatives)
         found.append(
-            compare(linker.model, vectors, candidates, trainer.entity_rows.take(candidates.entity_places), loss, fgsm)
+            compare(
+                linker.model, vectors, candidates, session.live.token_rows.take(candidates.entity_places), loss, fgsm
+            )
         )
     figures = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
     figures["rise by the shared step / by exact steps"] = figures["rise, shared step"] / figures["rise, exact steps"]

@@ -29,7 +29,6 @@ from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.precision import compute_dtype
 from spacy_pel.models.token_rows import TokenRows
-from spacy_pel.training import session as trainer_module
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.negatives import RandomNegatives
 from spacy_pel.training.optimizer import AdamW
@@ -49,29 +48,28 @@ def main(
     linker = nlp.get_pipe("pel_linker")
     (corpus,) = resolve_dot_names(nlp.config.interpolate(), ["corpora.train"])
     batches = list(islice(minibatch(corpus(nlp), batch_size), steps + 1))
-    trainer = linker._training()
+    session = linker.begin_training()
     fast = compute_dtype("auto", torch.device("cpu")) != torch.float32
     figures: dict[str, float] = {}
     for adversarial in (None, FGSM(epsilon, 1.0)):
         what = "FGSM" if adversarial else "without FGSM"
-        trainer.objective = replace(
+        session.objective = replace(
             linker.objective, layout="per_mention", negatives=RandomNegatives(n), adversarial=adversarial
         )
         plain, ours, losses, expected = [], [], [], []
         for batch in tqdm(batches, desc=f"Float32, {what}"):
             set_precision(linker, "fp32")
-            with kept_candidates() as kept:
-                start = perf_counter()
-                losses.append(step(linker, batch))
-                ours.append(perf_counter() - start)
             start = perf_counter()
-            expected.append(plain_step(linker, batch, kept[0], adversarial, padded_to))
+            losses.append(step(linker, batch))
+            ours.append(perf_counter() - start)
+            start = perf_counter()
+            expected.append(plain_step(linker, batch, session.latest_batch, adversarial, padded_to))
             plain.append(perf_counter() - start)
         rate = figures[f"{what}: plain, mentions a second"] = batch_size / median(plain[1:])
         figures[f"{what}: greatest difference of the losses"] = max(map(lambda a, b: abs(a - b), losses, expected))
         for layout in ("per_mention", "shared"):
             for precision in ("fp32", "bf16") if fast else ("fp32",):
-                trainer.objective = replace(trainer.objective, layout=layout)
+                session.objective = replace(session.objective, layout=layout)
                 set_precision(linker, precision)
                 seconds, shares = timed_steps(linker, batches)
                 name = f"{what}: {layout}, {precision}"
@@ -136,7 +134,7 @@ def plain_step(linker: Any, batch: list, candidates: Any, adversarial: FGSM | No
     mention_tower, entity_tower = (tower_module(tower) for tower in linker.model.layers)
     spans = [span for example in batch for span in example.reference.spans["gold_mentions"]]
     mentions = row_builder(linker.model).mentions(spans)
-    entities = linker._trainer.entity_rows.take(candidates.entity_places)
+    entities = linker.session.live.token_rows.take(candidates.entity_places)
     if len(candidates.entity_places) % len(spans):
         raise PelError("some mentions of the corpus have no entity in the KB: run the command `data` again")
     loss, per_mention, total = linker.objective.loss, len(candidates.entity_places) // len(spans), 0.0
@@ -165,23 +163,6 @@ def padded(rows: TokenRows, width: int, model: Any) -> tuple[torch.Tensor, torch
     for i in range(len(rows)):
         ids[i, : len(rows[i])], mask[i, : len(rows[i])] = rows[i], True
     return torch.tensor(ids), torch.tensor(mask)
-
-
-@contextmanager
-def kept_candidates() -> Iterator[list]:
-    """Collects the candidates of the batches that are learnt from."""
-    kept: list = []
-    original = trainer_module.backpropagate
-
-    def keeping(tower: Any, vectors: Any, backprop: Any, candidates: Any, *rest: Any) -> float:
-        kept.append(candidates)
-        return original(tower, vectors, backprop, candidates, *rest)
-
-    trainer_module.backpropagate = keeping
-    try:
-        yield kept
-    finally:
-        trainer_module.backpropagate = original
 
 
 def set_precision(linker: Any, precision: str) -> None:

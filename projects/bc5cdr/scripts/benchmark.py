@@ -65,17 +65,17 @@ def time_steps(config: Path, steps: int) -> dict[str, float]:
     (corpus,) = resolve_dot_names(nlp.config.interpolate(), ["corpora.train"])
     examples = list(islice(corpus(nlp), BATCH * (steps + WARM_UP)))
     batches = list(minibatch((m for example in examples for m in gold_mentions(example.reference)), BATCH))
-    trainer = linker._training()
-    trainer.refresh()
+    session = linker.begin_training()
+    session.live.refresh()
     figures: dict[str, float] = {}
     for layout, n in NEGATIVES.items():
         objective = replace(linker.objective, layout=layout, negatives=MixedNegatives(n))
         times: dict[Any, list[float]] = {None: [], FGSM(): []}
         for batch in tqdm(batches, desc=f"Training steps, {layout}"):
             for adversarial, seconds in times.items():
-                trainer.objective = replace(objective, adversarial=adversarial)
+                session.objective = replace(objective, adversarial=adversarial)
                 start = perf_counter()
-                trainer.accumulate(batch)
+                session.accumulate(batch)
                 linker.finish_update(optimizer)
                 seconds.append(perf_counter() - start)
         plain, fgsm = (median(seconds[WARM_UP:]) for seconds in times.values())

@@ -21,6 +21,7 @@ from spacy_pel.kb.index.best import best
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder, vector_size
+from spacy_pel.search.search import VectorSearch
 
 AT_ONCE = 8192
 DEEPER = 4  # times k names are searched, of which several may be of one entity
@@ -49,7 +50,7 @@ def main(
         return best(scores, rows, k)
 
     train_ids = {id_ for mention in gold_of(read_docs(train, nlp.vocab), linker.kb) for id_ in mention.ids}
-    ranked = rank_gold(linker, read_docs(corpus, nlp.vocab), k=64, progress=True, search=search)
+    ranked = rank_gold(linker, read_docs(corpus, nlp.vocab), k=64, progress=True, search=VectorSearch(search))
     values = link_metrics(ranked, linker.kb, train_ids=train_ids)
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, values | {"n_names": len(owner)})
