@@ -240,7 +240,7 @@ class FaissIndex(VectorIndex):
             return super()._search_within(queries, k, within, n_probe)
         wanted = np.zeros(len(self), dtype=bool)
         wanted[within] = True
-        bitmap = np.packbits(wanted, bitorder="little")  # faiss only points to it
+        bitmap: Any = np.packbits(wanted, bitorder="little")  # faiss only points to it
         return self._search(queries, k, n_probe, faiss.IDSelectorBitmap(bitmap))
 
 
