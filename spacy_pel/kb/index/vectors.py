@@ -240,8 +240,9 @@ class FaissIndex(VectorIndex):
             return super()._search_within(queries, k, within, n_probe)
         wanted = np.zeros(len(self), dtype=bool)
         wanted[within] = True
-        bitmap: Any = np.packbits(wanted, bitorder="little")  # faiss only points to it
-        return self._search(queries, k, n_probe, faiss.IDSelectorBitmap(bitmap))
+        bitmap = np.packbits(wanted, bitorder="little")  # faiss only points to it
+        make: Any = faiss.IDSelectorBitmap  # whose stubs do not know that it takes an array
+        return self._search(queries, k, n_probe, make(bitmap))
 
 
 def check_queries(queries: np.ndarray, dim: int) -> None:
