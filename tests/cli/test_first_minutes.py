@@ -72,7 +72,7 @@ def test_one_line_that_says_what_to_do(made, monkeypatch, arguments, message):
 
 def test_a_kb_that_is_broken_inside_a_pipeline(made, tmp_path):
     pipeline = shutil.copytree(made / "linker", tmp_path / "linker")
-    next((pipeline / "pel_linker" / "kb").glob("*.faiss")).unlink()
+    next((pipeline / "pel_linker" / "kb").rglob("vectors-*.npy")).unlink()
     code, output = run("evaluate", pipeline, made / "corpus.spacy")
     assert code == 1 and f"index again with its KB folder: `python -m spacy pel index {pipeline} KB" in output
     assert run("index", pipeline, made / "kb", pipeline, "--force")[0] == 0

@@ -238,7 +238,11 @@ class FaissIndex(VectorIndex):
     ) -> tuple[np.ndarray, VectorNumbers]:
         if len(within) <= BLOCK:
             return super()._search_within(queries, k, within, n_probe)
-        return self._search(queries, k, n_probe, faiss.IDSelectorBatch(within))
+        wanted = np.zeros(len(self), dtype=bool)
+        wanted[within] = True
+        bitmap = np.packbits(wanted, bitorder="little")  # faiss only points to it
+        make: Any = faiss.IDSelectorBitmap  # whose stubs do not know that it takes an array
+        return self._search(queries, k, n_probe, make(bitmap))
 
 
 def check_queries(queries: np.ndarray, dim: int) -> None:
