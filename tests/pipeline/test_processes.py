@@ -16,7 +16,7 @@ from tiny import links, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 TIME_LIMIT = 240
 
 
