@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from enum import Enum
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -19,14 +18,9 @@ from .interrupts import interrupts_held
 from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
-    from spacy.language import Language
-    from spacy.tokens import Doc
-
-    from ..corpora.linked import LinkedDocs, LinkedLines
-    from ..corpora.texts import Line
+    from ..linking.output import LinkedDocs, LinkedLines
 
 STANDARD = Path("-")  # standard input or output
-ZONE = 10  # batches, after which spaCy forgets the words that it met in them
 INTERRUPTED, NOT_READ = 130, 141  # the shell's status after Ctrl-C, and of a program whose reader has gone
 
 
@@ -71,8 +65,9 @@ def link(
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
 
     from ..corpora.docbin import SUFFIX
-    from ..corpora.linked import LinkedDocs, LinkedLines
-    from ..corpora.texts import link_given_mentions, read_texts
+    from ..linking.batches import piped
+    from ..linking.output import LinkedDocs, LinkedLines
+    from ..linking.texts import link_given_mentions, read_texts
     from .link_report import LinkReport
 
     link_given_mentions(nlp, name, linker.spans_key)
@@ -99,18 +94,6 @@ def link(
     report.sum_up("standard output" if out == STANDARD else str(out), stopped=status != 0)
     if status:
         raise typer.Exit(status)
-
-
-def piped(nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int) -> Iterator[tuple[Doc, Line]]:
-    """The texts through the pipeline. A Doc lives until the next is asked for: what it adds to the vocabulary goes, so
-    that this does not grow with the input."""
-    while True:
-        with nlp.memory_zone():
-            first = next(texts, None)
-            if first is None:
-                return
-            zone = chain([first], islice(texts, ZONE * batch_size - 1))
-            yield from nlp.pipe(zone, as_tuples=True, batch_size=batch_size)
 
 
 def _format_of(source: Path) -> str:

@@ -15,7 +15,7 @@ from ..mentions.links import mentions_of
 if TYPE_CHECKING:
     from spacy.tokens import Doc
 
-    from ..corpora.texts import Line
+    from ..linking.texts import Line
 
 BROKEN_SHOWN = 20
 

@@ -23,8 +23,8 @@ from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
-from spacy_pel.cli.link import ZONE, piped
 from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.linking.batches import ZONE, piped
 
 ASPIRIN, LITHIUM = SENTENCES[0][0], SENTENCES[1][0]
 TIME_LIMIT = 120

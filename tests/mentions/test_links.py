@@ -7,8 +7,8 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from tiny import make_kb, make_pipeline, train, write_encoder
 
-from spacy_pel.corpora.linked import linked_record
 from spacy_pel.errors import PelError
+from spacy_pel.linking.output import linked_record
 
 TEXT = "She took aspirin after the heart attack ."
 ASPIRIN, HEART_ATTACK = "D001241", "D009203"

@@ -5,7 +5,7 @@ import json
 import pytest
 import spacy
 
-from spacy_pel.corpora.texts import make_given_mentions, read_texts
+from spacy_pel.linking.texts import make_given_mentions, read_texts
 
 nlp = spacy.blank("en")
 TEXT = "Lithium-induced toxicity in 锂 🧪 users"

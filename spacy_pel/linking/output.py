@@ -11,11 +11,11 @@ from typing import Any, BinaryIO
 
 from spacy.tokens import Doc, DocBin, Span
 
+from ..corpora.docbin import SUFFIX
 from ..errors import PelError
 from ..files.atomic import write_atomically
 from ..kb.entity import NIL
 from ..mentions.links import Link, links_of, mentions_of
-from .docbin import SUFFIX
 
 
 def linked_record(

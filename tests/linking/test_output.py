@@ -8,8 +8,8 @@ import spacy
 from spacy.tokens import Span
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.linked import LinkedDocs, LinkedLines
 from spacy_pel.errors import PelError
+from spacy_pel.linking.output import LinkedDocs, LinkedLines
 from spacy_pel.mentions.links import set_extensions
 
 set_extensions()

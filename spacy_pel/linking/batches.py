@@ -1,0 +1,25 @@
+"""Docs through a pipeline in batches, in memory that does not grow with the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from .texts import Line
+
+ZONE = 10  # batches, after which spaCy forgets the words that it met in them
+
+
+def piped(nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int) -> Iterator[tuple[Doc, Line]]:
+    """The texts through the pipeline. A Doc lives until the next is asked for: what it adds to the vocabulary goes, so
+    that this does not grow with the input."""
+    while True:
+        with nlp.memory_zone():
+            first = next(texts, None)
+            if first is None:
+                return
+            zone = chain([first], islice(texts, ZONE * batch_size - 1))
+            yield from nlp.pipe(zone, as_tuples=True, batch_size=batch_size)
