@@ -1,0 +1,77 @@
+"""Settings: each has one home, holds from when it is set, and is refused where it makes no sense."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+import spacy
+from tiny import make_docs, make_kb, make_pipeline, write_encoder
+
+from spacy_pel.errors import PelError
+from spacy_pel.pipeline.factory import DEFAULT_CONFIG
+from spacy_pel.pipeline.settings import LinkSettings
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("settings")
+    nlp, linker, _, _ = make_pipeline(write_encoder(folder / "encoder"), make_kb(folder / "kb"))
+    linker.index(progress=False, index_type="IVF4,Flat")
+    return nlp, linker
+
+
+@pytest.fixture
+def linker(trained):
+    trained[1].settings = LinkSettings()
+    return trained[1]
+
+
+def test_the_config_has_them_with_their_defaults(linker):
+    settings = asdict(LinkSettings())
+    assert {key: DEFAULT_CONFIG[key] for key in settings} == settings
+    assert {key: getattr(linker, key) for key in settings} == settings
+
+
+def test_one_that_is_set_holds_from_then_on(trained, linker):
+    """Of the four cells of the index, one holds fewer entities than all."""
+    spans = [ent for doc in make_docs(trained[0]) for ent in doc.ents]
+    linker.n_probe = 4
+    everything = linker.rank(spans, 12)
+    linker.n_probe = 1
+    one_cell = linker.rank(spans, 12)
+    assert all(len(found) == 12 for found in everything) and all(0 < len(found) < 12 for found in one_cell)
+    linker.n_probe, linker.max_candidates = 4, 2
+    doc = trained[0](make_docs(trained[0])[0])
+    assert [len(ent._.kb_ents) for ent in doc.ents] == [2, 2]
+
+
+def test_fewer_searched_than_kept_are_refused_wherever_they_are_said(linker):
+    named = "max_candidates = 5 is more than the top_k = 2 that are searched"
+    with pytest.raises(PelError, match=named):
+        spacy.blank("en").add_pipe("pel_linker", config={"top_k": 2, "max_candidates": 5})
+    with pytest.raises(PelError, match=named):
+        linker.top_k = 2
+    assert (linker.top_k, linker.max_candidates) == (64, 5)
+    linker.max_candidates, linker.top_k = 2, 2
+    assert (linker.settings.top_k, linker.settings.max_candidates) == (2, 2)
+
+
+def test_under_scispacy_s_names(linker):
+    linker.k, linker.max_entities_per_mention = 30, 3
+    assert (linker.top_k, linker.max_candidates, linker.k, linker.max_entities_per_mention) == (30, 3, 30, 3)
+
+
+@pytest.mark.parametrize(("name", "value"), [("top_k", 0), ("n_probe", 2.5), ("lexical", 0.3), ("nil_threshold", 7)])
+def test_a_wrong_value_changes_nothing(linker, name, value):
+    before = linker.settings
+    with pytest.raises(PelError, match=name):
+        setattr(linker, name, value)
+    assert linker.settings is before
+
+
+def test_what_is_no_setting_is_no_attribute(linker):
+    with pytest.raises(AttributeError, match="'PelLinker' object has no attribute 'nonsense'"):
+        _ = linker.nonsense
+    with pytest.raises(AttributeError):
+        linker.settings.top_k = 3  # one at a time could leave two that do not go together

@@ -1,0 +1,76 @@
+"""While a linker is being trained its KB is indexed with older weights: it says so, and links nothing."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from tiny import links, make_docs, make_kb, make_pipeline, train, write_encoder
+
+from spacy_pel.errors import PelError
+from spacy_pel.search.live import LiveIndex
+
+
+@pytest.fixture
+def made(tmp_path):
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    return nlp, linker, examples, optimizer
+
+
+def unlinked(nlp):
+    docs = make_docs(nlp)
+    for doc in docs:
+        doc.ents = [type(ent)(doc, ent.start, ent.end, label="X") for ent in doc.ents]
+    return docs
+
+
+def test_after_an_update_it_says_what_to_run_and_encodes_nothing(made, monkeypatch):
+    nlp, linker, examples, optimizer = made
+    before = links(nlp(unlinked(nlp)[0]))
+    assert all(kb_id for _, kb_id in before) and linker.session is None
+    train(nlp, examples, optimizer, 2)
+    monkeypatch.setattr(LiveIndex, "refresh", lambda self: pytest.fail("a hidden pass over the KB"))
+    with pytest.warns(UserWarning, match=r"pel_linker is being trained and links nothing.*index\(\)"):
+        doc = nlp(unlinked(nlp)[0])
+    assert [kb_id for _, kb_id in links(doc)] == ["", ""] and not doc.ents[0]._.kb_ents
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp("Nothing to link.")
+        linker.index(progress=False)
+        assert linker.session is None and all(kb_id for _, kb_id in links(nlp(unlinked(nlp)[0])))
+
+
+def test_a_session_is_begun_once_and_ended_in_the_open(made):
+    _, linker, examples, _ = made
+    session = linker.begin_training()
+    linker.update(examples)
+    assert linker.session is session is linker.begin_training()
+    linker.remove_entities(["D009270"])
+    assert linker.session is None
+
+
+def test_dev_scores_are_of_the_weights_of_now(made):
+    nlp, _, examples, optimizer = made
+    before = nlp.evaluate(examples)["nel_recall_at_1"]
+    train(nlp, examples, optimizer, 60)
+    assert nlp.evaluate(examples)["nel_recall_at_1"] > before
+
+
+def test_two_linkers_with_different_encoders_share_one_kb(tmp_path):
+    kb = make_kb(tmp_path / "kb")
+    first, one, examples, optimizer = make_pipeline(write_encoder(tmp_path / "a"), kb)
+    second, other, _, _ = make_pipeline(write_encoder(tmp_path / "b", intermediate_size=48), kb)
+    train(first, examples, optimizer, 60)
+    one.index(progress=False)
+    linked = [links(first(doc)) for doc in unlinked(first)]
+    other.index(progress=False)
+    assert set(kb.indexes) == {one.fingerprint, other.fingerprint}
+    assert [links(first(doc)) for doc in unlinked(first)] == linked
+    assert all(kb_id for doc in unlinked(second) for _, kb_id in links(second(doc)))
+    one.remove_entities(["D009270"])
+    ids = {id_ for found in other.rank([ent for doc in make_docs(second) for ent in doc.ents], 12) for id_, _ in found}
+    assert "D009270" not in ids and len(ids) == 11
+    kb.drop_index(other.fingerprint)
+    with pytest.raises(PelError, match="was indexed with another encoder"):
+        second(unlinked(second)[0])

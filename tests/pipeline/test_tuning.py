@@ -1,0 +1,115 @@
+"""What the commands do, from Python: tune names, tune NIL, evaluate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Span
+from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
+from typer.testing import CliRunner
+
+import spacy_pel
+from spacy_pel import Entity, KnowledgeBase, PelLinker, evaluate
+from spacy_pel.cli import pel_app
+from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.errors import PelError
+from spacy_pel.mentions.gold import GOLD_GROUP, GoldMention
+from spacy_pel.pipeline.tuning import find_for_gold
+from spacy_pel.search.search import EXACT, NGRAM, SIMILARITY, Found
+from spacy_pel.search.weights import NameWeights
+from spacy_pel.tuning.name_weights import GoldForms
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuning")
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(folder / "encoder"), make_kb(folder / "kb"))
+    train(nlp, examples, optimizer, 20)
+    linker.index(progress=False)
+    nlp.to_disk(folder / "linker")
+    docs = make_docs(nlp)
+    docs[0].spans[GOLD_GROUP] = [Span(docs[0], s.start, s.end, kb_id="NIL") for s in docs[0].spans[GOLD_GROUP]]
+    write_docs(folder / "dev.spacy", docs)
+    return folder
+
+
+def dev_docs(nlp, folder):
+    return list(spacy.tokens.DocBin().from_disk(folder / "dev.spacy").get_docs(nlp.vocab))
+
+
+def test_python_does_what_the_commands_do(pipeline, tmp_path):
+    nlp = spacy.load(pipeline / "linker")
+    nlp.to_disk(tmp_path / "linker")
+    linker, docs = nlp.get_pipe("pel_linker"), dev_docs(nlp, pipeline)
+    names = linker.tune_names(docs)
+    nil = linker.tune_nil(docs, target="recall=0.5")
+    measures = evaluate(nlp, docs, train=docs)
+    output = "--output", tmp_path / "m.json"
+    for command in (
+        ["tune-lexical", tmp_path / "linker", pipeline / "dev.spacy"],
+        ["tune-nil", tmp_path / "linker", pipeline / "dev.spacy", "--target", "recall=0.5"],
+        ["evaluate", tmp_path / "linker", pipeline / "dev.spacy", "--train", pipeline / "dev.spacy", *output],
+    ):
+        result = CliRunner().invoke(pel_app, list(map(str, command)))
+        assert result.exit_code == 0, result.output
+    tuned = spacy.load(tmp_path / "linker").get_pipe("pel_linker").tuned
+    assert linker.tuned.name_weights == names.weights and linker.threshold == nil.nil.threshold
+    assert tuned.name_weights == pytest.approx(names.weights)
+    assert tuned.nil_threshold == pytest.approx(nil.nil.threshold)
+    assert tuned.calibration == pytest.approx(nil.calibration) and names.after["recall_at_1"] is not None
+    written = json.loads((tmp_path / "m.json").read_text())
+    assert written.pop("corpus") == str(pipeline / "dev.spacy")
+    assert written.keys() == measures.keys() and len(written["nil_curve"]) == len(measures["nil_curve"])
+    for key in written.keys() - {"mentions_per_second", "nil_curve", "reliability"}:
+        assert written[key] == pytest.approx(measures[key], abs=1e-5), key
+
+
+def test_what_cannot_be_measured_or_tuned(pipeline):
+    nlp = spacy.load(pipeline / "linker")
+    with pytest.raises(PelError, match="there is no annotated mention"):
+        evaluate(nlp, [nlp.make_doc("Nothing.")])
+    with pytest.raises(PelError, match="must hold one pel_linker, and holds 0"):
+        evaluate(spacy.blank("en"), make_docs(spacy.blank("en")))
+    with pytest.raises(PelError, match="is neither precision=P nor recall=R"):
+        nlp.get_pipe("pel_linker").tune_nil(make_docs(nlp), target="f1=1")
+
+
+def test_the_fit_sees_what_linking_chooses_from(pipeline):
+    """Both forms of an abbreviation, so that the first candidate under any weights is the one that is linked."""
+    nlp = spacy.load(pipeline / "linker")
+    linker = nlp.get_pipe("pel_linker")
+    doc = nlp.make_doc("A heart attack ( HA ) came . Then HA again .")
+    doc.ents = [doc.char_span(34, 36, label="X", kb_id="D009203")]
+    doc.spans[GOLD_GROUP] = [doc.ents[0]]
+    (gold,) = find_for_gold(linker, [doc])
+    assert [found.read.text for found in gold.forms] == ["HA", "heart attack"]
+    for weights in (NameWeights(0.0, 0.0), NameWeights(0.5, 0.25), NameWeights(0.0, 5.0)):
+        linker.lexical = weights._asdict()
+        ((best, score),) = linker.rank([doc.ents[0]], 1)[0]
+        assert gold.ranked(weights).candidates[0] == (best, pytest.approx(score, abs=1e-6))
+
+
+def test_the_better_form_is_ranked():
+    doc = spacy.blank("en")("a b")
+
+    def found(ids, similarity, exact):
+        parts = {SIMILARITY: np.float32(similarity), NGRAM: np.zeros(2, "f4"), EXACT: np.float32(exact)}
+        return Found(ids, parts[SIMILARITY], parts, doc[0:1])
+
+    forms = [found(["A", "B"], [0.5, 0.1], [0, 0]), found(["C", "A"], [0.4, 0.3], [1, 0])]
+    mention = GoldForms(GoldMention(doc[0:1], ("C",)), forms)
+    assert [id_ for id_, _ in mention.ranked(NameWeights(0, 0)).candidates] == ["A", "B"]
+    assert [id_ for id_, _ in mention.ranked(NameWeights(0, 1)).candidates] == ["C", "A"]
+    assert mention.right().tolist() == [False, False, True, False] and mention.features().shape == (4, 3)
+
+
+def test_names_of_the_package_are_imported_when_they_are_asked_for():
+    assert {"Entity", "KnowledgeBase", "PelLinker", "evaluate", "render_links"} <= set(spacy_pel.__all__)
+    assert PelLinker.__name__ == "PelLinker" and issubclass(KnowledgeBase, object) and Entity("a", "b").id == "a"
+    code = "import sys, spacy_pel; print({'torch', 'faiss', 'transformers', 'spacy'} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
