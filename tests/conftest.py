@@ -1,8 +1,14 @@
-"""Fast tests first, then the slow ones: what is broken shows early."""
+"""Fast tests first, then the slow ones: what is broken shows early. Two processes share the files and the cores."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before anything imports torch; processes that tests start inherit it
+    share = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    os.environ.setdefault("OMP_NUM_THREADS", str(share))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
