@@ -103,7 +103,7 @@ def measure(
     mentions = gold_of(docs, kb)
     gold_ids = {id_ for mention in mentions for id_ in mention.ids}
     if not gold_ids:
-        raise PelError("there is no annotated mention: there is nothing to measure")
+        raise PelError("the corpus has no annotated mention: there is nothing to measure")
     known: dict[str, Any] = {}
     if train is not None:
         learnt = gold_of(train, kb)

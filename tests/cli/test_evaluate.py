@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import evaluate, pel_app
 from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.pipeline.settings import LinkSettings
 from spacy_pel.tuning.calibration import Calibration
+from spacy_pel.tuning.tuned import Tuned
 
 FOUND = {"lithium": [("D1", 0.9)], "flutter": [("D3", 0.8), ("D2", 0.7)], "newborn": [("D1", 0.2)]}
 
@@ -52,6 +54,7 @@ def test_the_table_and_the_json(tmp_path, linker, dev):
         **{"nil_precision": 1.0, "nil_recall": 1.0, "nil_f1": 1.0, "nil_auprc": 1.0},
         **{"nil_base_rate": pytest.approx(1 / 3), "nil_threshold": 0.5},
         **{"link_ece": None, "score_ece": None, "reliability": []},
+        **{"n_gold_ids": 3, "n_gold_ids_missing": 1},
     }
     assert re.search(r"recall_at_1 +0\.5000", result.output)
     assert "1 of 3 distinct gold ids are not in the KB" in result.output
@@ -59,7 +62,7 @@ def test_the_table_and_the_json(tmp_path, linker, dev):
 
 
 def test_the_reliability_of_a_calibrated_linker(tmp_path, linker, dev):
-    linker.calibration = Calibration(0.0, 0.0)
+    linker.tuned = Tuned(calibration=Calibration(0.0, 0.0))
     result = run(dev, "--output", tmp_path / "dev.json")
     assert result.exit_code == 0 and "link_ece" in result.output
     metrics = json.loads((tmp_path / "dev.json").read_text())
@@ -70,7 +73,7 @@ def test_the_reliability_of_a_calibrated_linker(tmp_path, linker, dev):
 
 def test_plots(tmp_path, linker, dev):
     pytest.importorskip("matplotlib")
-    linker.calibration = Calibration(1.0, 0.0)
+    linker.tuned = Tuned(calibration=Calibration(1.0, 0.0))
     folder = tmp_path / "new" / "plots"
     result = run(dev, "--plots", folder)
     assert result.exit_code == 0 and "No figure" not in result.output
@@ -101,7 +104,7 @@ def test_plots_that_cannot_be_written_are_refused_before_anything_is_linked(tmp_
 
 
 def test_candidates_beyond_64_where_the_linker_searches_more(linker, dev):
-    linker.top_k = 100
+    linker.settings = LinkSettings(top_k=100)
     assert run(dev).exit_code == 0
     assert linker.calls == [(3, 100)]
 

@@ -71,7 +71,7 @@ def test_python_does_what_the_commands_do(pipeline, tmp_path):
 
 def test_what_cannot_be_measured_or_tuned(pipeline):
     nlp = spacy.load(pipeline / "linker")
-    with pytest.raises(PelError, match="there is no annotated mention"):
+    with pytest.raises(PelError, match="the corpus has no annotated mention"):
         evaluate(nlp, [nlp.make_doc("Nothing.")])
     with pytest.raises(PelError, match="must hold one pel_linker, and holds 0"):
         evaluate(spacy.blank("en"), make_docs(spacy.blank("en")))
