@@ -109,8 +109,7 @@ class PelLinker(TrainablePipe):
         """Link the mentions of `docs`.
 
         Returns:
-            For every Doc the links of its mentions; None while the linker is being trained, since its KB is not indexed
-            with the weights of now.
+            For every Doc its links; None while the linker is being trained, since its KB has vectors of older weights.
 
         Raises:
             PelError: Without a KB that is indexed with this encoder.
@@ -225,9 +224,8 @@ class PelLinker(TrainablePipe):
         """Fit the NIL threshold and the calibration to the gold mentions of `docs`, and keep them in `tuned`.
 
         Args:
-            docs: Docs with NIL mentions among their gold mentions.
+            docs: Docs with NIL mentions among their gold mentions, read with a bar if `progress`.
             target: What the NIL class has to reach, such as "precision=0.9"; None for its best F1.
-            progress: Whether to show a bar.
 
         Raises:
             PelError: Unless there are both NIL mentions and mentions in the KB, and for a target out of reach.
