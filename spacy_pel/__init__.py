@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Entity", "KnowledgeBase", "PelLinker", "__version__", "evaluate", "render_links"]
 
-HOMES = {  # imported when they are asked for
+_HOMES = {  # imported when they are asked for
     "Entity": "kb.entity",
     "KnowledgeBase": "kb.knowledge_base",
     "PelLinker": "pipeline.linker",
@@ -24,6 +24,10 @@ HOMES = {  # imported when they are asked for
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{HOMES[name]}", __name__), name)
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -46,7 +46,7 @@ def build_kb(
     columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None,
     hold_out: Annotated[float, typer.Option(help="Leave about this share of the entities out, to be NIL")] = 0.0,
     hold_out_types: Annotated[Several, typer.Option(help="Leave entities of these types out (T041,T058)")] = None,
-    seed: Annotated[int, typer.Option(help="Of the share that is held out")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed that draws the share that is held out")] = 0,
 ) -> None:
     """Build a KB folder from entity records. It has no vectors before `spacy pel index`.
 

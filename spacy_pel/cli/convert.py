@@ -31,7 +31,7 @@ def convert(
     out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.spacy")],
     format: Annotated[Format, typer.Option(help="What SOURCE is written in")],
     lang: Annotated[str, typer.Option(help="Language whose tokenizer is used")] = "en",
-    strip_prefix: Annotated[str, typer.Option(help="Taken off every id, say UMLS:")] = "",
+    strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id, say UMLS:")] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Stop where offsets do not hold their mention")] = False,
     held_out: Annotated[Path | None, typer.Option(help="Write every FOLD-th document here instead of to OUT")] = None,
     fold: Annotated[int, typer.Option(min=2, help="See --held-out")] = 5,

@@ -171,7 +171,7 @@ def remove(
 def patterns(
     path: KB_PATH,
     out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.jsonl")],
-    label: Annotated[str, typer.Option(help="Of the spans that they find")] = "ENTITY",
+    label: Annotated[str, typer.Option(help="Label that the found spans get")] = "ENTITY",
     min_length: Annotated[int, typer.Option(help="Leave shorter names out", min=1)] = 3,
     lang: Annotated[str, typer.Option(help="Language whose stop words are left out")] = "en",
 ) -> None:

@@ -43,7 +43,7 @@ def new_project(
     corpus: Annotated[Path, typer.Option(help="Annotated documents: .spacy, or PubTator under any other name")],
     dev: Annotated[Path | None, typer.Option(help="Development documents; else every fifth of CORPUS")] = None,
     encoder: Annotated[str, typer.Option(help="Pretrained encoder: Hugging Face name or folder")] = MINILM,
-    strip_prefix: Annotated[str, typer.Option(help="Taken off every id of a PubTator corpus, say UMLS:")] = "",
+    strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id of a PubTator corpus, say UMLS:")] = "",
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that is there already")] = False,
 ) -> None:
     """Create a spaCy project that trains and evaluates a linker on your own KB and corpus.

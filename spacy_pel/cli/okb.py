@@ -27,7 +27,7 @@ def okb(
         typer.Argument(help="PubTator files whose types are TUIs, the training split first", metavar="TRAIN [DEV ...]"),
     ],
     types: Annotated[list[str] | None, typer.Option(help="Types that become NIL [default: the paper's 11]")] = None,
-    strip_prefix: Annotated[str, typer.Option(help="Taken off every id, say UMLS:")] = "",
+    strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id, say UMLS:")] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the KB at OUT/kb")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count: write nothing")] = False,
 ) -> None:

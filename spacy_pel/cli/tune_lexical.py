@@ -20,8 +20,8 @@ def tune_lexical(
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
-    """Fit what an entity's names, alike in 3-grams or equal, count beside the similarity of its vector, and store it in
-    the pipeline, which then searches its KB by names too. What `tune-nil` stored is forgotten: run it again.
+    """Fit the weights of names, and store them in the pipeline. It then searches its KB by vectors and by names, and
+    ranks by the weighted mean of both. What `tune-nil` stored is dropped: run it again.
 
     Example: python -m spacy pel tune-lexical linker corpus/dev.spacy
     """

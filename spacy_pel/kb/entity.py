@@ -38,6 +38,12 @@ class Entity:
     type_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        several = (self.aliases, self.types, self.xrefs, self.type_names)
+        if not self.id or any(isinstance(one, str) for one in several):
+            raise PelError(
+                f'the entity "{self.id}" ({self.name}) needs an id, and lists of aliases, types and xrefs: write '
+                'aliases=("MS",)'
+            )
         if self.id == NIL or "|" in self.id:
             raise PelError(f'the id "{self.id}" means something else ("NIL": not in the KB, "A|B": A or B); rename it')
         texts = (self.id, self.name, self.definition, self.source, *self.aliases, *self.types, *self.xrefs)

@@ -37,8 +37,8 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     A KB holds records, and for each encoder that has indexed it an index: `kb.entity_index(fingerprint).search(...)`.
     Rows number the entities: from 0, without gaps but for those that removed entities leave until the KB is compacted.
-    A KB can be used from several threads and from forked processes. What another process adds or removes is seen at the
-    next search. It pickles as its path.
+    It can be used from several threads and forked processes, sees at the next search what another process has changed,
+    and pickles as its path.
 
     Attributes:
         path: The folder.
@@ -218,6 +218,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def indexes(self) -> Mapping[str, EntityIndex]:
         """The indexes, by the fingerprint of the encoder that made each."""
+        self._notice_changes()
         return self._indexes
 
     def entity_index(self, fingerprint: str | None = None) -> EntityIndex:

@@ -35,13 +35,14 @@ def fingerprint(model: Model) -> str:
     """Return a SHA-256 of all that decides an entity's vector: the entity tower's weights and configuration, the
     tokenizer and the settings of entity rows. Equal fingerprints mean equal vectors, up to the precision computed in.
     """
+    builder = row_builder(model)
     transformer: Any = tower_module(model.get_ref("entity_tower")).transformer
     settings = {key: model.attrs["settings"][key] for key in ENTITY_SETTINGS}
     settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
     if model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
         settings["pooling"] = "cls"
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
-    digest.update(row_builder(model).tokenizer.backend_tokenizer.to_str().encode())
+    digest.update(builder.tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(transformer.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())

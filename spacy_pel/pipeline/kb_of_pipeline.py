@@ -10,6 +10,7 @@ from typing import Any
 
 import srsly
 
+from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
 
 FOLDER, REFERENCE = "kb", "kb.json"
@@ -27,14 +28,23 @@ def kb_ignored() -> Iterator[None]:
 
 
 def write_kb(kb: KnowledgeBase, folder: Path, fingerprint: str) -> None:
-    """Copy `kb` to `folder`, with its vectors only if they are those of the encoder named by `fingerprint`: others are
-    left out, so that what is saved can always be loaded."""
+    """Copy `kb` to `folder`, with the vectors of the encoder named by `fingerprint` alone, so that what is saved can
+    always be loaded. Where `kb` lies in `folder` already, it stays, without vectors of older weights.
+
+    Raises:
+        PelError: If `kb` lies in `folder` and has indexes of other linkers, and none of this encoder.
+    """
     path, fits = folder / FOLDER, fingerprint in kb.indexes
-    if not fits and path.exists() and path.samefile(kb.path):
-        for other in list(kb.indexes):
-            kb.drop_index(other)
-    else:
+    if not (path.exists() and path.samefile(kb.path)):
         kb.copy_to(path, indexes=[fingerprint])
+    elif not fits and len(kb.indexes) > 1:
+        raise PelError(
+            f"{path}: other linkers have indexed this KB too, and it has no vectors of these weights; call "
+            "linker.index() before you save, or save to another folder."
+        )
+    elif not fits:
+        for stale in list(kb.indexes):
+            kb.drop_index(stale)
     (folder / REFERENCE).unlink(missing_ok=True)
 
 

@@ -90,6 +90,8 @@ class PelLinker(TrainablePipe):
         name = SETTING_OF.get(name, name)
         if name in SETTINGS:
             return getattr(self.settings, name)
+        if hasattr(type(self), name):  # a property that has failed: with its own error
+            return object.__getattribute__(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -155,12 +157,8 @@ class PelLinker(TrainablePipe):
 
     def rank(self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None) -> list[RankedIds]:
         """The `k` best entities of every span, of any Docs, as (id, score), best first. A span without any word piece
-        has none. Whatever `k` is, they are the best of `top_k` candidates or more.
-
-        Args:
-            spans: The mentions.
-            k: How many.
-            search: Another search than that of the KB, such as one under the weights of a training.
+        has none. Whatever `k` is, they are the best of `top_k` candidates or more. search: another than that of the KB,
+        such as one under the weights of a training.
 
         Raises:
             PelError: Without a KB that is indexed with this encoder, and where names count, for a KB of format 2.
@@ -221,11 +219,8 @@ class PelLinker(TrainablePipe):
     def tune_nil(
         self, docs: Iterable[Doc], *, target: "Target | str | None" = None, progress: bool = False
     ) -> "TunedNil":
-        """Fit the NIL threshold and the calibration to the gold mentions of `docs`, and keep them in `tuned`.
-
-        Args:
-            docs: Docs with NIL mentions among their gold mentions, read with a bar if `progress`.
-            target: What the NIL class has to reach, such as "precision=0.9"; None for its best F1.
+        """Fit the NIL threshold and the calibration to the gold mentions of `docs`, and keep them in `tuned`. target:
+        what the NIL class has to reach, such as "precision=0.9"; None for its best F1.
 
         Raises:
             PelError: Unless there are both NIL mentions and mentions in the KB, and for a target out of reach.
@@ -284,6 +279,9 @@ class PelLinker(TrainablePipe):
 
         index_kb(self.model, self.require_kb(), self.fingerprint, index_type=index_type, progress=progress)
         self.session = None
+        if self.tuned.nil_threshold is not None:
+            warnings.warn(f"{self.name}: dropped the NIL threshold of another index; tune it again.", stacklevel=2)
+            self.tuned = self.tuned.without_nil()
 
     def add_entities(self, entities: Iterable[Entity]) -> None:
         """Add new entities to the KB, on the disk too: only they are encoded, nothing is trained. See
@@ -351,8 +349,10 @@ class PelLinker(TrainablePipe):
         if self.session is None:
             import numpy
 
+            from ..models.bi_encoder import row_builder
             from ..training.session import TrainingSession
 
+            row_builder(self.model)  # which says what to do without an encoder
             self.objective.check_similarity(self.model, self.name)
             seed = numpy.random.randint(2**31)  # from the global seed, that `[training] seed` sets
             self.session = TrainingSession(self.model, self.require_kb(), self.objective, seed)

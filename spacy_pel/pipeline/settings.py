@@ -60,11 +60,18 @@ class LinkSettings:
     save_kb: bool = True
 
     def __post_init__(self) -> None:
-        _set(self, labels_discard=list(self.labels_discard), types=list(self.types))
-        _set(self, types_by_label=dict(self.types_by_label or {}))
-        counts = (self.top_k, self.max_candidates, self.n_probe or 1, self.search_threads or 1)
-        if not all(isinstance(count, int) for count in counts) or min(counts) < 1:
-            raise PelError(f"{SECTION}: top_k, max_candidates, n_probe and search_threads must be at least 1.")
+        for key in ("top_k", "max_candidates", "n_probe", "search_threads"):
+            _check_count(key, getattr(self, key), optional=key in ("n_probe", "search_threads"))
+        for key in ("resolve_abbreviations", "overwrite", "use_gold_ents", "save_kb"):
+            if not isinstance(getattr(self, key), bool):
+                raise PelError(f"{SECTION}: {key} = {getattr(self, key)!r}; make it True or False.")
+        if not isinstance(self.spans_key, str | None):
+            raise PelError(f"{SECTION}: spans_key = {self.spans_key!r}; name a group of doc.spans, or None.")
+        if not isinstance(self.types_by_label, Mapping | None):
+            raise PelError(f'{SECTION}: types_by_label = {self.types_by_label!r}; make it {{"LABEL": ["type"]}}.')
+        _set(self, labels_discard=_list("labels_discard", self.labels_discard), types=_list("types", self.types))
+        by_label = {label: _list("types_by_label", types) for label, types in (self.types_by_label or {}).items()}
+        _set(self, types_by_label=by_label)
         if self.max_candidates > self.top_k:
             raise PelError(
                 f"{SECTION}: max_candidates = {self.max_candidates} is more than the top_k = {self.top_k} that are "
@@ -94,6 +101,18 @@ class LinkSettings:
 
 
 SETTINGS = tuple(field.name for field in fields(LinkSettings))
+
+
+def _check_count(key: str, value: Any, *, optional: bool) -> None:
+    if not ((optional and value is None) or (type(value) is int and value >= 1)):
+        or_none = ", or None" if optional else ""
+        raise PelError(f"{SECTION}: {key} = {value!r}; it must be at least 1{or_none}.")
+
+
+def _list(key: str, values: Any) -> list[str]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise PelError(f"{SECTION}: {key} = {values!r}; make it a list, such as [{str(values)!r}].")
+    return list(values)
 
 
 def _set(settings: LinkSettings, **values: Any) -> None:

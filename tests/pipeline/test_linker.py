@@ -527,7 +527,7 @@ def test_mentions_whose_gold_is_not_in_the_kb_give_no_loss(tmp_path):
         ({"layout": "both"}, "layout is 'both'"),
         ({"model": {"similarity": "dot"}}, r"similarity = 'dot' does not go with the loss"),
         ({"model": {"precision": "fp8"}}, "precision is 'fp8'"),
-        ({"top_k": 0}, "top_k, max_candidates, n_probe and search_threads must be at least 1"),
+        ({"top_k": 0}, "top_k = 0; it must be at least 1"),
     ],
 )
 def test_a_wrong_setting_is_named(config, message):

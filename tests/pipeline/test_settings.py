@@ -62,7 +62,14 @@ def test_under_scispacy_s_names(linker):
     assert (linker.top_k, linker.max_candidates, linker.k, linker.max_entities_per_mention) == (30, 3, 30, 3)
 
 
-@pytest.mark.parametrize(("name", "value"), [("top_k", 0), ("n_probe", 2.5), ("lexical", 0.3), ("nil_threshold", 7)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("top_k", 0), ("top_k", True), ("n_probe", 0), ("n_probe", 2.5), ("lexical", 0.3), ("nil_threshold", 7)),
+        *(("types", "Disease"), ("labels_discard", None), ("types_by_label", {"X": "Disease"}), ("types_by_label", [])),
+        *(("overwrite", "false"), ("spans_key", 3)),
+    ],
+)
 def test_a_wrong_value_changes_nothing(linker, name, value):
     before = linker.settings
     with pytest.raises(PelError, match=name):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from tiny import links, make_docs, make_kb, make_pipeline, train, write_encoder
+import spacy
+from tiny import links, make_docs, make_examples, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.search.live import LiveIndex
 
 
@@ -74,3 +76,28 @@ def test_two_linkers_with_different_encoders_share_one_kb(tmp_path):
     kb.drop_index(other.fingerprint)
     with pytest.raises(PelError, match="was indexed with another encoder"):
         second(unlinked(second)[0])
+
+
+def test_saving_in_place_keeps_the_index_of_another_linker(tmp_path):
+    first, one, examples, optimizer = make_pipeline(write_encoder(tmp_path / "a"), make_kb(tmp_path / "kb"))
+    one.index(progress=False)
+    first.to_disk(tmp_path / "pipeline")
+    one.set_kb(tmp_path / "pipeline" / "pel_linker" / "kb")
+    _, other, _, _ = make_pipeline(write_encoder(tmp_path / "b", intermediate_size=48), one.kb)
+    other.index(progress=False)
+    first.to_disk(tmp_path / "pipeline")
+    assert set(KnowledgeBase(one.kb.path).indexes) == {one.fingerprint, other.fingerprint}
+    train(first, examples, optimizer, 1)
+    with pytest.raises(PelError, match=r"other linkers have indexed this KB too.*linker.index\(\)"):
+        first.to_disk(tmp_path / "pipeline")
+    assert other.fingerprint in KnowledgeBase(one.kb.path).indexes
+
+
+def test_without_an_encoder_every_way_in_says_so(tmp_path):
+    nlp = spacy.blank("en")
+    linker = nlp.add_pipe("pel_linker")
+    linker.set_kb(make_kb(tmp_path / "kb"))
+    for act in (linker.index, lambda: linker.fingerprint, lambda: linker.update(make_examples(nlp))):
+        with pytest.raises(PelError, match="pel_linker has no encoder yet"):
+            act()
+    assert linker.session is None
