@@ -45,8 +45,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         names: The index of the entities' names.
     """
 
-    # What `Mapping` would do compares all items, two look-ups for each of millions of entities.
-    __eq__ = object.__eq__
+    __eq__ = object.__eq__  # `Mapping`'s compares all items, two look-ups for each of millions of entities
     __hash__ = object.__hash__
 
     def __init__(self, path: str | Path) -> None:

@@ -127,7 +127,7 @@ class PelLinker(TrainablePipe):
         ranked = iter(self.rank(wanted, self.settings.max_candidates))
         return [
             [
-                self._decide(next(ranked)) if span.label_ not in self.settings.labels_discard else Link(NIL, [])
+                self.link(next(ranked)) if span.label_ not in self.settings.labels_discard else Link(NIL, [])
                 for span in spans
             ]
             for spans in mentions
@@ -181,7 +181,8 @@ class PelLinker(TrainablePipe):
         search = search or search_of(kb, self.fingerprint, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 
-    def _decide(self, candidates: RankedIds) -> Link:
+    def link(self, candidates: RankedIds) -> Link:
+        """What a mention with these candidates, best first, is linked to under the threshold in force."""
         return decide(candidates, self.threshold, self.tuned.calibration)
 
     def explain(self, span: Span, k: int = 5) -> "Explanation":
@@ -200,7 +201,7 @@ class PelLinker(TrainablePipe):
         found = self.find([span], k)[0]
         has_filter = self.settings.types_for(span.label_) is not None
         free = self.find([span], k, all_types=True)[0] if has_filter else None
-        return explain(span, found, k, self._decide(found.ranked), self.threshold, self.require_kb(), free)
+        return explain(span, found, k, self.link(found.ranked), self.threshold, self.require_kb(), free)
 
     # --- tuning ---
 
@@ -284,8 +285,7 @@ class PelLinker(TrainablePipe):
             self.tuned = self.tuned.without_nil()
 
     def add_entities(self, entities: Iterable[Entity]) -> None:
-        """Add new entities to the KB, on the disk too: only they are encoded, nothing is trained. See
-        `KnowledgeBase.add`, also for what it raises."""
+        """Add new entities to the KB, on the disk too: only they are encoded. See `KnowledgeBase.add`."""
         self._put(self.require_kb().add, entities)
 
     def update_entities(self, entities: Iterable[Entity]) -> None:
