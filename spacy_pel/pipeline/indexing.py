@@ -59,8 +59,7 @@ def search_of(kb: KnowledgeBase, fingerprint: str, weights: NameWeights | None, 
     Raises:
         PelError: If the KB has no vectors of that encoder.
     """
-    if kb.indexes:
-        check_fingerprint(kb, fingerprint)
+    check_fingerprint(kb, fingerprint)
     index = kb.entity_index(fingerprint)
     options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
     if weights is None:
@@ -69,13 +68,14 @@ def search_of(kb: KnowledgeBase, fingerprint: str, weights: NameWeights | None, 
 
 
 def check_fingerprint(kb: KnowledgeBase, fingerprint: str) -> None:
-    """Check that `kb`, which has an index, has one of the encoder with that fingerprint.
+    """Check that the vectors of `kb`, if it has any, are of the encoder with that fingerprint too.
 
     Raises:
-        PelError: If it has not.
+        PelError: If they are of other encoders only.
     """
-    if fingerprint not in kb.indexes:
-        theirs = ", ".join(f"{one:.12}" for one in kb.indexes)
+    indexes = kb.indexes
+    if indexes and fingerprint not in indexes:
+        theirs = ", ".join(f"{one:.12}" for one in indexes)
         raise PelError(
             f"The KB {kb.path} was indexed with another encoder (its fingerprint is {theirs}, that of "
             f"this linker {fingerprint:.12}): run `python -m spacy pel index PIPELINE {kb.path} OUT`, or "

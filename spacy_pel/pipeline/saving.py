@@ -114,7 +114,7 @@ def _read_kb(linker: CanBeSaved, path: Path) -> None:
         linker.lose_kb(f"The KB of {linker.name} is not at {place} any more")
     else:
         kb = KnowledgeBase(place)
-        if own and kb.indexes:
+        if own:
             check_fingerprint(kb, linker.fingerprint)
         linker.set_kb(kb)
 
