@@ -21,7 +21,7 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.tuning.tuned import Tuned
 
-KILLS = 24
+KILLS = 12
 
 
 def make(folder: Path, threshold: float, entities=ENTITIES, **settings):
@@ -52,7 +52,7 @@ def content(linker) -> tuple:
     """What tells a whole linker from a mixed one."""
     weights = tower_module(linker.model.get_ref("mention_tower")).transformer.state_dict()
     total = sum(float(tensor.double().abs().sum()) for tensor in weights.values())
-    return total, linker.fingerprint, linker.threshold, list(linker.kb or ())
+    return total, linker.fingerprint, linker.threshold, tuple(linker.kb or ())
 
 
 def read(path: Path):
@@ -100,7 +100,10 @@ def test_killed_while_saving_over_another_pipeline(pipelines, tmp_path, kills):
 def test_killed_while_saving_for_the_first_time(pipelines, tmp_path):
     _, new, _ = pipelines
     after, target = content(new.get_pipe("pel_linker")), tmp_path / "pel_linker"
-    save = lambda: new.get_pipe("pel_linker").to_disk(target, exclude=["vocab"])
+
+    def save():
+        new.get_pipe("pel_linker").to_disk(target, exclude=["vocab"])
+
     n_calls = count_calls(save)
     for number in range(0, n_calls, max(1, n_calls // KILLS)):
         shutil.rmtree(target, ignore_errors=True)
@@ -141,7 +144,10 @@ def test_killed_while_saving_in_place_after_more_training(saved):
 
 def test_killed_while_the_state_is_written(saved):
     folder = saved / "pel_linker"
-    write = lambda: write_state(folder, {"nil_threshold": 0.75})
+
+    def write():
+        write_state(folder, {"nil_threshold": 0.75})
+
     for number in range(count_calls(lambda: write_state(folder, {"nil_threshold": 0.25}))):
         assert kill_at(number, write)
         assert read(folder).threshold == 0.25
@@ -280,8 +286,8 @@ def test_a_missing_or_shortened_file_is_named(saved, file):
 
 
 def test_a_file_that_was_not_saved_is_named(saved):
-    (saved / "pel_linker" / "model" / "tokenizer" / "added_tokens.json").write_text('{"fever": 7}')
-    with pytest.raises(PelError, match="added_tokens.json: was not saved with the other files here"):
+    (saved / "pel_linker" / "model" / "tokenizer" / "merges.txt").write_text("a b")
+    with pytest.raises(PelError, match=r"merges.txt: was not saved with the other files here"):
         spacy.load(saved)
 
 
