@@ -88,9 +88,11 @@ def test_killed_while_saving_over_another_pipeline(pipelines, tmp_path, kills):
         shutil.rmtree(target)
         shutil.copytree(pipeline, target)
         assert kill_at(number, lambda: new.to_disk(target))
-        assert content(read(target / "pel_linker")) in (before, after), number
-        found[loaded(target, before, after)] += 1
-        if number % 3 == 0:
+        outcome = loaded(target, before, after)
+        found[outcome] += 1
+        if outcome == "refused by spaCy":
+            assert content(read(target / "pel_linker")) in (before, after), number
+        if sum(found.values()) % 4 == 0:
             new.to_disk(target)
             assert loaded(target, before, after) == "new"
             assert len(names(target)) == 3, names(target)
@@ -105,7 +107,7 @@ def test_killed_while_saving_for_the_first_time(pipelines, tmp_path):
         new.get_pipe("pel_linker").to_disk(target, exclude=["vocab"])
 
     n_calls = count_calls(save)
-    for number in range(0, n_calls, max(1, n_calls // KILLS)):
+    for number in range(0, n_calls, max(1, n_calls // 6)):
         shutil.rmtree(target, ignore_errors=True)
         assert kill_at(number, save)
         try:
@@ -113,33 +115,36 @@ def test_killed_while_saving_for_the_first_time(pipelines, tmp_path):
         except PelError as error:
             assert "no pel_linker was saved here, or not to the end" in str(error)
         save()
-        assert names(tmp_path) == {"cfg", "model", "kb"} and content(read(target)) == after
+        assert sorted(name.split("-")[0] for name in names(tmp_path)) == ["cfg", "kb", "model"]
+        assert content(read(target)) == after
 
 
-def test_killed_while_saving_in_place_after_more_training(saved):
+def test_killed_while_saving_in_place_after_more_training(pipelines, tmp_path):
     """Vectors of the old weights are dropped once the new weights are there; until then the old linker is whole."""
-    nlp = spacy.load(saved)
-    linker = nlp.get_pipe("pel_linker")
-    before = content(linker)
-    with_kb = shutil.copytree(saved, saved.parent / "saved")
-    for tower in linker.model.layers:
-        for parameter in tower_module(tower).transformer.parameters():
-            parameter.data.mul_(1.5)
-    linker.set_model(linker.model)
-    n_calls = count_calls(lambda: linker.to_disk(saved / "pel_linker", exclude=["vocab"]))
+
+    def save(path):
+        linker = spacy.load(path).get_pipe("pel_linker")
+        for tower in linker.model.layers:
+            for parameter in tower_module(tower).transformer.parameters():
+                parameter.data.mul_(1.5)
+        linker.set_model(linker.model)
+        return lambda: linker.to_disk(path / "pel_linker", exclude=["vocab"])
+
+    old = content(pipelines[0].get_pipe("pel_linker"))
+    n_calls = count_calls(save(shutil.copytree(pipelines[2], tmp_path / "counted")))
     found: Counter[str] = Counter()
-    for number in range(n_calls):
-        shutil.copytree(with_kb, saved, dirs_exist_ok=True)
-        assert kill_at(number, lambda: linker.to_disk(saved / "pel_linker", exclude=["vocab"]))
+    for number in sorted({*range(0, n_calls, n_calls // 3), *range(n_calls - 3, n_calls)}):
+        path = shutil.copytree(pipelines[2], tmp_path / str(number))
+        assert kill_at(number, save(path))
         try:
-            state = content(read(saved / "pel_linker"))
-            found["old" if state == before else "new" if state == content(linker) else "mixed"] += 1
+            linker = read(path / "pel_linker")
+            found[
+                "old" if content(linker) == old and linker.kb.indexes else "new" if not linker.kb.indexes else "?"
+            ] += 1
         except PelError as error:
             assert "was indexed with another encoder" in str(error)
             found["not indexed"] += 1
-        shutil.rmtree(saved / "pel_linker" / "model")
-        (saved / "pel_linker" / "cfg").unlink()
-    assert found.keys() <= {"old", "not indexed", "new"} and found["old"], found
+    assert found.keys() <= {"old", "not indexed", "new"} and found["old"] and len(found) > 1, found
 
 
 def test_killed_while_the_state_is_written(saved):
@@ -150,7 +155,8 @@ def test_killed_while_the_state_is_written(saved):
 
     for number in range(count_calls(lambda: write_state(folder, {"nil_threshold": 0.25}))):
         assert kill_at(number, write)
-        assert read(folder).threshold == 0.25
+        assert read(folder).threshold in (0.25, 0.75)
+        assert "saved" in srsly.read_json(folder / "cfg")
     write()
     assert read(folder).threshold == 0.75
 
