@@ -34,9 +34,8 @@ def marker(tmp_path, monkeypatch):
 
 def hide_code(folder, file, marker, **auto_map) -> None:
     """Put code into `folder` and name it in its configuration `file`."""
-    classes = "\n\n".join(
-        f"class {name.split('.')[1]}(PretrainedConfig):\n    pass" for name in map(str, sum(auto_map.values(), []))
-    )
+    named = [name.split(".")[1] for names in auto_map.values() for name in names]
+    classes = "\n\n".join(f"class {name}(PretrainedConfig):\n    pass" for name in named)
     text = f"from transformers import PretrainedConfig\n\nopen({str(marker)!r}, 'w').close()\n\n{classes}\n"
     (folder / "evil.py").write_text(text)
     config = json.loads((folder / file).read_text())
@@ -55,14 +54,14 @@ TOKENIZER = {"AutoTokenizer": ["evil.Tokenizer", "evil.FastTokenizer"]}
 def test_the_code_of_a_saved_encoder_is_not_run(model, marker):
     hide_code(model / "mention", "config.json", marker, AutoConfig=["evil.Config"], AutoModel=["evil.Model"])
     rename(model / "mention", "config.json", "model_type")
-    with pytest.raises(PelError, match="no bi-encoder can be read from this folder .*code of its own.* is never run"):
+    with pytest.raises(PelError, match=r"no bi-encoder can be read from this folder .*code of its own.* is never run"):
         storage.load(model, "fp32")
 
 
 def test_the_code_of_a_saved_tokenizer_is_not_run(model, marker):
     hide_code(model / "tokenizer", "tokenizer_config.json", marker, **TOKENIZER)
     rename(model / "tokenizer", "tokenizer_config.json", "tokenizer_class")
-    with pytest.raises(PelError, match="no bi-encoder can be read from this folder .*code of its own.* is never run"):
+    with pytest.raises(PelError, match=r"no bi-encoder can be read from this folder .*code of its own.* is never run"):
         storage.load(model, "fp32")
 
 
