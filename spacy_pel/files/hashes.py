@@ -16,13 +16,18 @@ class Hash(TypedDict):
     sha256: str
 
 
-def hash_of(path: Path) -> Hash:
-    """Read the file at `path` and return its hash."""
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
-    return {"size": path.stat().st_size, "sha256": digest.hexdigest()}
+    return digest.hexdigest()
+
+
+def hash_of(path: Path) -> Hash:
+    """The hash of the file at `path`."""
+    return {"size": path.stat().st_size, "sha256": sha256(path)}
 
 
 def check_hash(path: Path, expected: Hash) -> None:
@@ -35,5 +40,5 @@ def check_hash(path: Path, expected: Hash) -> None:
         raise PelError(f"{path}: the file is missing; copy the folder again.")
     if (size := path.stat().st_size) != expected["size"]:
         raise PelError(f"{path}: has {size:,} bytes instead of {expected['size']:,}; copy the folder again.")
-    if hash_of(path)["sha256"] != expected["sha256"]:
+    if sha256(path) != expected["sha256"]:
         raise PelError(f"{path}: has changed since it was saved: its SHA-256 is another; copy the folder again.")

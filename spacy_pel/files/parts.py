@@ -171,10 +171,11 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write another `state` into the `cfg` of `folder`, and leave the parts as they are.
 
     Raises:
-        PelError: `cfg` is broken, or cannot be written.
+        PelError: `cfg` is broken or cannot be written, or another process saves here.
     """
-    block = _read(folder / STATE).get(KEY) if (folder / STATE).exists() else None
-    _write(folder, state, block)
+    with _alone(folder):
+        block = _read(folder / STATE).get(KEY) if (folder / STATE).exists() else None
+        _write(folder, state, block)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -219,11 +219,21 @@ def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -
     return folder if linker.kb is not None and lies_in(linker.kb, folder.path) else None
 
 
+def pickled(linker: Any, folder: TemporaryFolder | None) -> tuple[Callable, tuple]:
+    """What pickles a linker. A KB that goes with the linker, in its `folder`, is in the bytes; another is a path."""
+    kb = linker.kb
+    goes_along = folder is not None and kb is not None and lies_in(kb, folder.path)
+    data = linker.to_bytes(exclude=("vocab",) if goes_along else ("vocab", FOLDER))
+    parts = {"name": linker.name, "objective": linker.objective, "settings": linker.settings, "scorer": linker.scorer}
+    return linker_from_parts, (type(linker), linker.vocab, parts, data, None if goes_along else kb, goes_along)
+
+
 def linker_from_parts(
-    kind: Callable, vocab: Vocab, parts: dict[str, Any], data: bytes, kb: KnowledgeBase | None
+    kind: Callable, vocab: Vocab, parts: dict[str, Any], data: bytes, kb: KnowledgeBase | None, kb_in_data: bool = False
 ) -> CanBeSaved:
     """A linker that was pickled: of the class `kind`, with its other arguments, its bytes and its KB."""
-    linker = kind(vocab, make_bi_encoder(), **parts).from_bytes(data, exclude=("vocab", "kb"))
+    linker = kind(vocab, make_bi_encoder(), **parts)
+    linker.from_bytes(data, exclude=("vocab",) if kb_in_data else ("vocab", FOLDER))
     if kb is not None:
         linker.set_kb(kb)
     return linker

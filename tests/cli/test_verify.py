@@ -52,7 +52,7 @@ def test_a_changed_byte(pipeline, file):
     data[-3] ^= 1
     path.write_bytes(data)
     code, output = verify(pipeline)
-    assert code == 1 and path.name in output and "SHA-256" in output, output
+    assert code == 1 and path.name in output, output
 
 
 def test_weights_that_were_broken_before_they_were_saved(pipeline, tmp_path):
