@@ -112,8 +112,8 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
     excluded, saved = set(exclude), LAYOUT.read(path)
     if saved is None:
         raise PelError(
-            f"{path}: no {linker.name} was saved here, or not to the end; of a pipeline name the folder of the "
-            f"component, {path / linker.name}, or read the whole with spacy.load."
+            f"{path}: no {linker.name} was saved here; of a pipeline name the folder of the component, "
+            f"{path / linker.name}, or read the whole with spacy.load. If saving was interrupted, save again."
         )
     _check_config(saved)
     parts = [part for part in ("vocab", "model") if part not in excluded]
