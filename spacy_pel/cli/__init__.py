@@ -16,6 +16,7 @@ from . import (  # noqa: F401  (importing registers them)
     table,
     tune_lexical,
     tune_nil,
+    verify,
 )
 from .app import pel_app
 

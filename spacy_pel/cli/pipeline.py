@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,6 @@ import typer
 from wasabi import msg
 
 from ..errors import PelError
-from ..files.atomic import write_atomically
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -74,11 +72,11 @@ def load_linker(
 def write_tuned(nlp: Language, name: str, linker: PelLinker, key: str) -> None:
     """Write the `cfg` of a linker that was loaded, and nothing else, into its pipeline, and say so. key: the setting
     that has to be "tuned", for what was stored to be in force."""
+    from ..files.parts import STATE, write_state
     from ..pipeline.saving import learnt_state
 
-    file = nlp.path / name / "cfg"
-    write_atomically(file, json.dumps(learnt_state(linker), indent=2, allow_nan=False).encode())
-    msg.good(f"Wrote {file}")
+    write_state(nlp.path / name, learnt_state(linker))
+    msg.good(f"Wrote {nlp.path / name / STATE}")
     setting = getattr(linker.settings, key)
     if setting != "tuned":
         value = "null" if setting is None else setting

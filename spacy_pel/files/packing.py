@@ -7,6 +7,8 @@ from typing import Any
 
 import srsly
 
+from ..errors import PelError
+
 
 def pack_folder(folder: Path) -> bytes:
     """All files below `folder`, with their relative paths, as one msgpack byte string."""
@@ -15,9 +17,19 @@ def pack_folder(folder: Path) -> bytes:
 
 
 def unpack_folder(data: bytes, folder: Path) -> None:
-    """Write the files of `pack_folder` below `folder`."""
-    files: Any = srsly.msgpack_loads(data)
-    for name, content in files.items():
-        path = folder / name
+    """Write the files of `pack_folder` below `folder`.
+
+    Raises:
+        PelError: `data` is something else, or names a file that is not below `folder`.
+    """
+    try:
+        files: Any = srsly.msgpack_loads(data)
+        paths = {folder.joinpath(name): memoryview(content) for name, content in files.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PelError(f"These bytes were not written by to_bytes ({error}); make them again.") from error
+    inside = folder.resolve()
+    for path, content in paths.items():
+        if inside not in path.resolve().parents:
+            raise PelError(f"These bytes name a file outside their folder, {path.name}; do not use them.")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 
 from ..errors import PelError
+from ..files.hashes import sha256
 from .index.entity_index import EntityIndex
-from .index.files import sha256
 from .index.vectors import BLOCK, FLAT
 from .knowledge_base import KnowledgeBase
 

@@ -187,13 +187,31 @@ def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, pro
 
 
 def encode_mention_rows(model: Model, rows: TokenRows) -> np.ndarray:
-    """Encode n mention rows to vectors (n, hidden) float32."""
-    return to_numpy(model.get_ref("mention_tower").predict(rows))
+    """Encode n mention rows to vectors (n, hidden) float32.
+
+    Raises:
+        PelError: A vector is not finite.
+    """
+    return _encode(model, "mention_tower", rows)
 
 
 def encode_entity_rows(model: Model, rows: TokenRows) -> np.ndarray:
-    """Encode n entity rows to vectors (n, hidden) float32."""
-    return to_numpy(model.get_ref("entity_tower").predict(rows))
+    """Encode n entity rows to vectors (n, hidden) float32.
+
+    Raises:
+        PelError: A vector is not finite.
+    """
+    return _encode(model, "entity_tower", rows)
+
+
+def _encode(model: Model, tower: str, rows: TokenRows) -> np.ndarray:
+    vectors = to_numpy(model.get_ref(tower).predict(rows))
+    if not np.isfinite(vectors).all():
+        raise PelError(
+            f"The {tower.replace('_', ' ')} of pel_linker gives vectors that are not finite: its weights are broken. "
+            "Copy the pipeline again, or train it again with a lower learn_rate."
+        )
+    return vectors
 
 
 def vector_size(model: Model) -> int:

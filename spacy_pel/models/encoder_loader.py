@@ -1,11 +1,11 @@
 """`spacy_pel.HFEncoder.v1`: the `encoder_loader` of `[initialize.components.pel_linker]`."""
 
-import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import PelError
 from .inputs import add_markers
+from .no_code import NO_CODE, reason, without_kernel
 
 # What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -44,10 +44,10 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
         from thinc.api import get_torch_default_device
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-        source = {"revision": self.revision, "local_files_only": Path(self.name).is_dir()}
+        source = {"revision": self.revision, "local_files_only": Path(self.name).is_dir(), **NO_CODE}
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.name, **source)
-            config = AutoConfig.from_pretrained(self.name, **source)
+            config = without_kernel(AutoConfig.from_pretrained(self.name, **source))
             for key in DROPOUTS:
                 if hasattr(config, key):
                     setattr(config, key, self.dropout)
@@ -59,7 +59,7 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
             raise PelError(
                 f"[initialize.components.pel_linker.encoder_loader]: no encoder can be loaded from {self.name!r}; give "
                 "a folder with config.json, model.safetensors and tokenizer.json, or a name on the hub "
-                f"({_first_line(error)})."
+                f"({reason(error)})."
             ) from error
         add_markers(tokenizer)
         transformer.pooler = None
@@ -71,7 +71,3 @@ def attention_for(device: Any) -> dict[str, str]:
     """Choose the attention for `device`: the plain one on CPUs, where the fused kernel's backward pass is many times
     slower; elsewhere what transformers chooses, the fused one if the encoder has it."""
     return {"attn_implementation": "eager"} if device.type == "cpu" else {}
-
-
-def _first_line(error: Exception) -> str:
-    return textwrap.shorten((str(error).splitlines() or [type(error).__name__])[0], 160, placeholder=" …")

@@ -15,6 +15,7 @@ from typing import Any
 
 import srsly
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from thinc.api import Model, get_torch_default_device
 from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -25,6 +26,7 @@ from .bi_encoder import make_bi_encoder, row_builder
 from .encoder import set_transformer, tower_module
 from .encoder_loader import attention_for
 from .inputs import RowBuilder
+from .no_code import NO_CODE, reason, without_kernel
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 TOWERS = ("mention", "entity")  # shared towers have the first only
@@ -51,7 +53,11 @@ def fingerprint(model: Model) -> str:
 
 def save(model: Model, path: Path) -> None:
     """Write the bi-encoder into the folder `path`. Each weight file is replaced whole, so one that is open (or mapped)
-    elsewhere stays as it is there."""
+    elsewhere stays as it is there.
+
+    Raises:
+        PelError: The bi-encoder has no weights, or a file cannot be written.
+    """
     path.mkdir(parents=True, exist_ok=True)
     row_builder(model).tokenizer.save_pretrained(path / "tokenizer")
     for name, tower in zip(TOWERS, model.layers, strict=False):
@@ -64,7 +70,10 @@ def _save_transformer(transformer: Any, path: Path) -> None:
     transformer.config.to_json_file(path / "config.json", use_diff=False)
     partial = path / "model.safetensors.part"
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in transformer.state_dict().items()}
-    save_file(weights, partial, metadata={"format": "pt"})
+    try:
+        save_file(weights, partial, metadata={"format": "pt"})
+    except SafetensorError as error:  # such as a full disk
+        raise PelError(f"{path / 'model.safetensors'}: cannot be written ({error}).") from error
     os.replace(partial, path / "model.safetensors")
 
 
@@ -81,21 +90,24 @@ def load(path: Path, precision: str) -> Model:
     try:
         settings: Any = srsly.read_json(path / "bi_encoder.json")
         model = make_bi_encoder(**{**settings, "precision": precision})
-        tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True, **NO_CODE)
         model.attrs["row_builder"] = builder = RowBuilder(tokenizer, model.attrs["row_settings"])
         for name, tower in zip(TOWERS, model.layers, strict=False):
             set_transformer(tower, _load_transformer(path / name), builder.pad, builder.markers)
-    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except PelError as error:
         raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); copy it again.") from error
+    except Exception as error:  # transformers, tokenizers and torch raise whatever they meet
+        raise PelError(
+            f"{path}: no bi-encoder can be read from this folder ({reason(error)}); copy it again."
+        ) from error
     return model
 
 
 def _load_transformer(path: Path) -> Any:
-    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    config = without_kernel(AutoConfig.from_pretrained(path, local_files_only=True, **NO_CODE))
+    attention = attention_for(get_torch_default_device())
     with no_init_weights():
-        transformer = AutoModel.from_config(
-            config, torch_dtype=torch.float32, **attention_for(get_torch_default_device())
-        )
+        transformer = AutoModel.from_config(config, torch_dtype=torch.float32, **NO_CODE, **attention)
     transformer.pooler = None
     transformer.load_state_dict(_load_weights(path / "model.safetensors"))
     return transformer
@@ -104,5 +116,5 @@ def _load_transformer(path: Path) -> Any:
 def _load_weights(path: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
-    except Exception as error:  # safetensors' own error type is a bare Exception
+    except (OSError, SafetensorError) as error:
         raise PelError(f"{path}: not a readable safetensors file ({error})") from error

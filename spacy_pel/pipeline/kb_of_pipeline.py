@@ -11,9 +11,11 @@ from typing import Any
 import srsly
 
 from ..errors import PelError
+from ..files.parts import Layout
 from ..kb.knowledge_base import KnowledgeBase
 
 FOLDER, REFERENCE = "kb", "kb.json"
+LAYOUT = Layout(hashed=("vocab", "model"), loose=(FOLDER, REFERENCE))
 _ignored: ContextVar[bool] = ContextVar("spacy_pel_kb_ignored", default=False)
 
 
@@ -27,38 +29,54 @@ def kb_ignored() -> Iterator[None]:
         _ignored.reset(token)
 
 
-def write_kb(kb: KnowledgeBase, folder: Path, fingerprint: str) -> None:
-    """Copy `kb` to `folder`, with the vectors of the encoder named by `fingerprint` alone, so that what is saved can
-    always be loaded. Where `kb` lies in `folder` already, it stays, without vectors of older weights.
+def lies_in(kb: KnowledgeBase, folder: Path) -> bool:
+    """Whether the KB is one of the parts of `folder`."""
+    return kb.path.resolve().parent == folder.resolve()
+
+
+def check_can_stay(kb: KnowledgeBase, fingerprint: str) -> None:
+    """Check that the KB can be saved where it lies, with a linker of that fingerprint.
 
     Raises:
-        PelError: If `kb` lies in `folder` and has indexes of other linkers, and none of this encoder.
+        PelError: If it has indexes of other linkers, and none of this encoder.
     """
-    path, fits = folder / FOLDER, fingerprint in kb.indexes
-    if not (path.exists() and path.samefile(kb.path)):
-        kb.copy_to(path, indexes=[fingerprint])
-    elif not fits and len(kb.indexes) > 1:
+    if fingerprint not in kb.indexes and len(kb.indexes) > 1:
         raise PelError(
-            f"{path}: other linkers have indexed this KB too, and it has no vectors of these weights; call "
+            f"{kb.path}: other linkers have indexed this KB too, and it has no vectors of these weights; call "
             "linker.index() before you save, or save to another folder."
         )
-    elif not fits:
+
+
+def drop_stale_indexes(kb: KnowledgeBase, fingerprint: str) -> None:
+    """Leave the KB without vectors where it has none of that encoder, so that what is saved can always be loaded."""
+    if fingerprint not in kb.indexes:
         for stale in list(kb.indexes):
             kb.drop_index(stale)
-    (folder / REFERENCE).unlink(missing_ok=True)
 
 
-def write_reference(kb: KnowledgeBase, folder: Path) -> None:
-    """Write where `kb` is, and the encoders that have indexed it."""
-    srsly.write_json(folder / REFERENCE, {"path": str(kb.path.resolve()), "fingerprints": list(kb.indexes)})
+def write_reference(kb: KnowledgeBase, path: Path) -> None:
+    """Write to the file `path` where `kb` is, and the encoders that have indexed it."""
+    srsly.write_json(path, {"path": str(kb.path.resolve()), "fingerprints": list(kb.indexes)})
 
 
 def find_kb(folder: Path) -> tuple[Path | None, bool]:
     """Where the KB of the linker saved in `folder` should be (None: it has none, or it is to be ignored), and whether
-    that is in the folder itself."""
-    if _ignored.get():
+    that is in the folder itself.
+
+    Raises:
+        PelError: What says so is broken.
+    """
+    saved = None if _ignored.get() else LAYOUT.read(folder)
+    if saved is None:
         return None, False
-    if (folder / REFERENCE).exists():
-        reference: Any = srsly.read_json(folder / REFERENCE)
-        return Path(reference["path"]), False
-    return (folder / FOLDER, True) if (folder / FOLDER).exists() else (None, False)
+    if file := saved.path(REFERENCE):
+        return _referenced(file), False
+    return saved.path(FOLDER), True
+
+
+def _referenced(file: Path) -> Path:
+    try:
+        reference: Any = srsly.read_json(file)
+        return Path(reference["path"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise PelError(f'{file}: does not say where the KB is ({error}); write {{"path": "FOLDER"}} to it.') from error

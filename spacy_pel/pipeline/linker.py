@@ -444,7 +444,6 @@ class PelLinker(TrainablePipe):
         return self
 
     def __reduce__(self) -> tuple:
-        from .saving import linker_from_parts
+        from .saving import pickled
 
-        parts = {"name": self.name, "objective": self.objective, "settings": self.settings, "scorer": self.scorer}
-        return linker_from_parts, (type(self), self.vocab, parts, self.to_bytes(exclude=("vocab", "kb")), self.kb)
+        return pickled(self, self._folder)

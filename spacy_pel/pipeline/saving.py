@@ -1,11 +1,14 @@
 """A linker as a folder or as bytes: its weights, what was tuned, and its KB.
 
 pel_linker/
+  cfg           what was tuned, and the names and hashes of the rest, as JSON: see `spacy_pel.files.parts`
   vocab/        spaCy's
-  cfg           what was tuned, as JSON
   model/        the bi-encoder: see `spacy_pel.models.storage`
   kb/           the KB, or
   kb.json       where it is
+
+They appear together: a linker that is saved over another has other names for its parts until `cfg` is replaced. The KB
+stays where it is if it lies in the folder already.
 """
 
 from __future__ import annotations
@@ -15,19 +18,28 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-import srsly
-from spacy import util
 from spacy.vocab import Vocab
-from thinc.api import Model
+from thinc.api import Config, Model
 
 from ..errors import PelError
 from ..files.packing import pack_folder, unpack_folder
+from ..files.parts import STATE, Saved
+from ..files.temporary import TemporaryFolder
 from ..kb.knowledge_base import KnowledgeBase
 from ..models.bi_encoder import make_bi_encoder
 from ..models.storage import load, save
 from ..tuning.tuned import Tuned
 from .indexing import check_fingerprint
-from .kb_of_pipeline import find_kb, write_kb, write_reference
+from .kb_of_pipeline import (
+    FOLDER,
+    LAYOUT,
+    REFERENCE,
+    check_can_stay,
+    drop_stale_indexes,
+    find_kb,
+    lies_in,
+    write_reference,
+)
 from .settings import LinkSettings
 
 KB_IN_BYTES = 200_000_000
@@ -55,25 +67,39 @@ class CanBeSaved(Protocol):
 
 
 def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with_kb: bool) -> None:
-    """Write a linker to the folder `path`; of its KB only where it is, without `with_kb`."""
+    """Write a linker to the folder `path`, in place of all that is saved there; of its KB only where it is, without
+    `with_kb`. What is excluded stays as it is.
 
-    def write_the_kb(path: Path) -> None:
-        if linker.kb is not None and with_kb:
-            write_kb(linker.kb, path.parent, linker.fingerprint)
-        elif linker.kb is not None:
-            write_reference(linker.kb, path.parent)
-
-    writers = {
+    Raises:
+        PelError: The linker has no weights, or its KB in the folder has only indexes of other linkers.
+    """
+    excluded, kb, before = set(exclude), linker.kb, _read_saved(path)
+    writers: dict[str, Callable[[Path], object]] = {
         "vocab": lambda p: linker.vocab.to_disk(p, exclude=("strings", "vectors")),
-        "cfg": lambda p: srsly.write_json(p, learnt_state(linker)),
         "model": lambda p: save(linker.model, p),
-        "kb": write_the_kb,
     }
-    util.to_disk(path, writers, exclude)
+    kept = {part: record["name"] for part, record in (before.parts if before else {}).items() if _in(part, excluded)}
+    stays = kb is not None and FOLDER not in excluded and lies_in(kb, path)
+    if kb is not None and stays:
+        check_can_stay(kb, linker.fingerprint)
+        kept[FOLDER] = kb.path.name
+    elif kb is not None and with_kb:
+        writers[FOLDER] = lambda p: kb.copy_to(p, indexes=[linker.fingerprint])
+    elif kb is not None:
+        writers[REFERENCE] = lambda p: write_reference(kb, p)
+    LAYOUT.write(
+        path,
+        before.state if before and STATE in excluded else learnt_state(linker),
+        {part: writer for part, writer in writers.items() if not _in(part, excluded)},
+        kept=kept,
+        notes={"model": _model_of_config(path)},
+    )
+    if kb is not None and stays:
+        drop_stale_indexes(kb, linker.fingerprint)
 
 
 def learnt_state(linker: CanBeSaved) -> dict[str, Any]:
-    """What the file `cfg` holds: what was tuned, and what another version has stored there."""
+    """What the file `cfg` holds of a linker: what was tuned, and what another version has stored there."""
     return linker.cfg | linker.tuned.to_dict()
 
 
@@ -83,31 +109,29 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
     Raises:
         PelError: Naming what is broken, or if the KB in the folder was indexed with another encoder.
     """
-
-    def read_state(path: Path) -> None:
-        stored: Any = srsly.read_json(path)
-        linker.tuned = Tuned.from_dict(stored)
-        linker.cfg = {key: value for key, value in stored.items() if key not in Tuned.KEYS}
-
-    def read_model(path: Path) -> None:
-        linker.set_model(load(path, linker.model.attrs["settings"]["precision"]))
-
-    readers: dict[str, Callable[[Path], Any]] = {
-        "vocab": lambda p: linker.vocab.from_disk(p, exclude=("strings", "vectors")),
-        "cfg": read_state,
-        "model": read_model,
-        "kb": lambda p: _read_kb(linker, p),
-    }
-    if not any((path / part).exists() for part in ("cfg", "model")):
+    excluded, saved = set(exclude), LAYOUT.read(path)
+    if saved is None:
         raise PelError(
             f"{path}: no {linker.name} was saved here; of a pipeline name the folder of the component, "
-            f"{path / linker.name}, or read the whole with spacy.load."
+            f"{path / linker.name}, or read the whole with spacy.load. If saving was interrupted, save again."
         )
-    util.from_disk(path, readers, exclude)
+    _check_config(saved)
+    parts = [part for part in ("vocab", "model") if part not in excluded]
+    for part in parts:
+        saved.check(part)
+    if STATE not in excluded:
+        linker.tuned = _tuned(saved)
+        linker.cfg = {key: value for key, value in saved.state.items() if key not in Tuned.KEYS}
+    if "vocab" in parts and (vocab := saved.path("vocab")):
+        linker.vocab.from_disk(vocab, exclude=("strings", "vectors"))
+    if "model" in parts:
+        linker.set_model(load(saved.path("model") or path / "model", linker.model.attrs["settings"]["precision"]))
+    if FOLDER not in excluded:
+        _read_kb(linker, path)
 
 
 def _read_kb(linker: CanBeSaved, path: Path) -> None:
-    place, own = find_kb(path.parent)
+    place, own = find_kb(path)
     if place is None:
         linker.lose_kb()
     elif not place.exists():
@@ -119,6 +143,59 @@ def _read_kb(linker: CanBeSaved, path: Path) -> None:
         linker.set_kb(kb)
 
 
+def _read_saved(path: Path) -> Saved | None:
+    """What is saved at `path`; None if it cannot be read, so that it can be saved again."""
+    try:
+        return LAYOUT.read(path)
+    except PelError:
+        return None
+
+
+def _tuned(saved: Saved) -> Tuned:
+    try:
+        return Tuned.from_dict(saved.state)
+    except (TypeError, ValueError) as error:
+        raise PelError(f"{saved.folder / STATE}: what was tuned cannot be read ({error}); tune it again.") from error
+
+
+def _in(part: str, excluded: set[str]) -> bool:
+    return part.split(".")[0] in excluded  # as spaCy does: "kb" means `kb.json` too
+
+
+# --- what spaCy writes beside us ---
+
+
+def _model_of_config(path: Path) -> dict[str, Any] | None:
+    """The settings of the model that the `config.cfg` beside the folder `path` gives; None if there are none. spaCy
+    writes it before the components, and not at once with them."""
+    file = path.absolute().parent / "config.cfg"
+    try:
+        section = Config().from_disk(file, interpolate=False)["components"][path.name]["model"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return {key: value for key, value in section.items() if key != "precision"}
+
+
+def _check_config(saved: Saved) -> None:
+    """Check that the `config.cfg` beside a component is that of the pipeline it was saved with.
+
+    Raises:
+        PelError: If it has other settings of the model.
+    """
+    noted, now = saved.notes.get("model"), _model_of_config(saved.folder)
+    if noted is None or now is None or noted == now:
+        return
+    keys = ", ".join(sorted(key for key in noted.keys() | now.keys() if noted.get(key) != now.get(key)))
+    section = f"[components.{saved.folder.name}.model]"
+    raise PelError(
+        f"{saved.folder}: was saved with another config.cfg than the one beside it ({section}: {keys}); a process that "
+        "is killed while it saves a pipeline leaves it so: save the pipeline again."
+    )
+
+
+# --- bytes ---
+
+
 def linker_to_bytes(linker: CanBeSaved, exclude: Iterable[str]) -> bytes:
     """The folder of `write_linker` as one byte string; of a KB over 200 MB only the path."""
     small = linker.kb is not None and linker.kb.size_bytes <= KB_IN_BYTES
@@ -127,26 +204,36 @@ def linker_to_bytes(linker: CanBeSaved, exclude: Iterable[str]) -> bytes:
         return pack_folder(Path(folder))
 
 
-def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -> tempfile.TemporaryDirectory | None:
+def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -> TemporaryFolder | None:
     """Read into `linker` what `linker_to_bytes` gave.
 
     Returns:
         The temporary folder in which its KB lies, to be kept as long as the linker is; None if there is none.
+
+    Raises:
+        PelError: As for `read_linker`, or if `data` is something else.
     """
-    folder = tempfile.TemporaryDirectory(prefix="spacy-pel-")
-    unpack_folder(data, Path(folder.name))
-    read_linker(linker, Path(folder.name), exclude)
-    if linker.kb is not None and Path(folder.name).resolve() in linker.kb.path.resolve().parents:
-        return folder
-    folder.cleanup()
-    return None
+    folder = TemporaryFolder()
+    unpack_folder(data, folder.path)
+    read_linker(linker, folder.path, exclude)
+    return folder if linker.kb is not None and lies_in(linker.kb, folder.path) else None
+
+
+def pickled(linker: Any, folder: TemporaryFolder | None) -> tuple[Callable, tuple]:
+    """What pickles a linker. A KB that goes with the linker, in its `folder`, is in the bytes; another is a path."""
+    kb = linker.kb
+    goes_along = folder is not None and kb is not None and lies_in(kb, folder.path)
+    data = linker.to_bytes(exclude=("vocab",) if goes_along else ("vocab", FOLDER))
+    parts = {"name": linker.name, "objective": linker.objective, "settings": linker.settings, "scorer": linker.scorer}
+    return linker_from_parts, (type(linker), linker.vocab, parts, data, None if goes_along else kb, goes_along)
 
 
 def linker_from_parts(
-    kind: Callable, vocab: Vocab, parts: dict[str, Any], data: bytes, kb: KnowledgeBase | None
+    kind: Callable, vocab: Vocab, parts: dict[str, Any], data: bytes, kb: KnowledgeBase | None, kb_in_data: bool = False
 ) -> CanBeSaved:
     """A linker that was pickled: of the class `kind`, with its other arguments, its bytes and its KB."""
-    linker = kind(vocab, make_bi_encoder(), **parts).from_bytes(data, exclude=("vocab", "kb"))
+    linker = kind(vocab, make_bi_encoder(), **parts)
+    linker.from_bytes(data, exclude=("vocab",) if kb_in_data else ("vocab", FOLDER))
     if kb is not None:
         linker.set_kb(kb)
     return linker

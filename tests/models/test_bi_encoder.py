@@ -153,3 +153,19 @@ def test_records_go_in_and_vectors_come_out(encoder):
     streamed = list(stream_entities(model, iter(ENTITIES), len(ENTITIES), progress=False))
     np.testing.assert_array_equal(np.concatenate(streamed), vectors)
     assert vector_size(model) == vectors.shape[1] == 32
+
+
+@pytest.mark.parametrize("broken", ["mention_tower", "entity_tower"])
+def test_vectors_that_are_not_finite_are_never_given(encoder, broken):
+    model = build(encoder)
+    next(tower_module(model.get_ref(broken)).parameters()).data[:, 0] = float("nan")
+    doc = spacy.blank("en")("aspirin and lithium")
+    encode = {
+        "mention_tower": lambda: encode_spans(model, [doc[:1]]),
+        "entity_tower": lambda: encode_entities(model, ENTITIES),
+    }
+    message = f"The {broken.replace('_', ' ')} of pel_linker gives vectors that are not finite"
+    with pytest.raises(PelError, match=message):
+        encode.pop(broken)()
+    (other,) = encode.values()
+    assert len(other())

@@ -150,7 +150,8 @@ def test_tuned_threshold_is_saved(trained, tmp_path):
         linker.tuned = Tuned()
     again = spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
     assert again.threshold == 0.25
-    assert srsly.read_json(tmp_path / "linker" / "cfg") == {"nil_threshold": 0.25}
+    stored = srsly.read_json(tmp_path / "linker" / "cfg")
+    assert stored.pop("saved")["parts"].keys() == {"vocab", "model", "kb"} and stored == {"nil_threshold": 0.25}
 
 
 def test_settings_of_the_config_win_over_what_was_saved(trained, tmp_path):
@@ -489,6 +490,9 @@ def test_a_broken_model_folder_is_named(trained, tmp_path, broken):
     save(trained, tmp_path / "linker")
     path = tmp_path / "linker" / broken
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(PelError, match=f"{broken}: has .* bytes instead of .*; copy the folder again"):
+        spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
+    srsly.write_json(tmp_path / "linker" / "cfg", {})  # as of an earlier version, without hashes
     with pytest.raises(PelError, match="no bi-encoder can be read from this folder"):
         spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import PelError
 from ...files.folders import sync
+from ...files.hashes import sha256
 
 SAMPLES, SAMPLE_BYTES = 64, 4096
 
@@ -65,15 +66,6 @@ def checked(folder: Path, record: FileRecord) -> Path:
     if path.stat().st_size != size:
         raise PelError(f"{path}: has {path.stat().st_size} bytes instead of {size}")
     return path
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def sample_digest(path: Path) -> str:
