@@ -29,8 +29,11 @@ META, HASHES = "meta", "hashes"  # `meta["hashes"]` has one for each table, and 
 def digest(connection: sqlite3.Connection, table: str, where: str = "TRUE", parameters: tuple = ()) -> int:
     """The hash of those rows of a table that `where` lets through."""
     row = " || ',' || ".join(f"quote({column})" for column in TABLES[table])
-    found = connection.execute(f"SELECT CAST({row} AS BLOB) FROM {table} WHERE {where}", parameters)
-    return sum(int.from_bytes(blake2b(text, digest_size=BYTES).digest(), "big") for (text,) in found) % 2 ** (8 * BYTES)
+    query = f"SELECT CAST({row} AS BLOB) FROM {table} WHERE {where}"
+    total = 0
+    for (text,) in connection.execute(query, parameters):  # whose cursor an interrupt closes, as no name is bound to it
+        total += int.from_bytes(blake2b(text, digest_size=BYTES).digest(), "big")
+    return total % 2 ** (8 * BYTES)
 
 
 def note(
@@ -52,7 +55,7 @@ def note(
 
 def count_again(connection: sqlite3.Connection, meta: dict[str, Any], tables: Iterable[str] = tuple(TABLES)) -> None:
     """Take the hashes of whole `tables` anew."""
-    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
     found = {table: _text(digest(connection, table)) for table in tables if table in there}
     meta[HASHES] = meta.get(HASHES, {}) | found
 

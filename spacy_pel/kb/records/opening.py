@@ -1,10 +1,10 @@
 """How the SQLite file of a KB is opened, wherever it comes from: what lies in it or beside it is only ever read as
 records.
 
-To read, the file is opened read-only. It is not opened as `immutable`: readers have to see what another process changes.
-A journal that a killed writer left has to be rolled back, and a journal may name another file, which SQLite then
-deletes. spacy-pel writes no such journal, so it is looked at first. The tables must be ours, and nothing else be there:
-no trigger, view or virtual table.
+To read, the file is opened read-only. It is not opened as `immutable`: readers have to see what another process
+changes. A journal that a killed writer left has to be rolled back, and a journal may name another file, which SQLite
+then deletes. spacy-pel writes no such journal, so it is looked at first. The tables must be ours, and nothing else be
+there: no trigger, view or virtual table.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -58,7 +58,7 @@ META = Object("table", "meta", "meta", "CREATE TABLE meta (key TEXT PRIMARY KEY,
 
 def objects(connection: sqlite3.Connection) -> list[Object]:
     """All that an SQLite file has: tables, indexes, views and triggers."""
-    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+    found = fetched(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name")
     return [Object(kind, name, table, " ".join((sql or "").split())) for kind, name, table, sql in found]
 
 
@@ -87,7 +87,7 @@ def strange(found: list[Object], format_version: int) -> str | None:
 
 def read_meta(connection: sqlite3.Connection) -> dict[str, Any]:
     """The `meta` of a file of any format that can be read, with its indexes as format 4 has them."""
-    meta = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+    meta = {key: json.loads(value) for key, value in fetched(connection, "SELECT key, value FROM meta")}
     if "indexes" not in meta:
         old = {key: meta.pop(key, None) for key in OLD_KEYS}
         meta["indexes"] = {old["fingerprint"]: _index_of(old)} if old["vectors"] else {}
@@ -101,9 +101,8 @@ def check_meta(meta: dict[str, Any]) -> None:
         raise ValueError(f'meta has no number "{odd[0]}"')
     if not isinstance(meta["build"], str) or "entities" not in meta["counts"]:
         raise ValueError("meta lacks the build or the number of entities")
-    if type_names := meta.get("type_names", {}):
-        if not all(isinstance(text, str) for pair in type_names.items() for text in pair):
-            raise ValueError("meta has type_names that are no texts")
+    if not all(isinstance(name, str) for name in meta.get("type_names", {}).values()):
+        raise ValueError("meta has type_names that are no texts")
     for record in meta["indexes"].values():
         files = record["files"].values()
         texts = [record[key] for key in ("kind", "metric", "index_type")]
@@ -140,19 +139,25 @@ def added_vectors(connection: sqlite3.Connection, meta: dict[str, Any]) -> list[
     """(fingerprint, row, vector) of all vectors of added entities, by row and number, in a file of any format."""
     if meta["format_version"] == FORMAT_VERSION:
         query = "SELECT fingerprint, row, vector FROM added_vectors ORDER BY row, number"
-        return connection.execute(query).fetchall()
-    found = connection.execute("SELECT row, vector FROM added ORDER BY row").fetchall()
+        return fetched(connection, query)
+    found = fetched(connection, "SELECT row, vector FROM added ORDER BY row")
     return [(fingerprint, row, vector) for fingerprint in meta["indexes"] for row, vector in found]
 
 
 def removed_rows(connection: sqlite3.Connection) -> list[int]:
     """The rows that removed entities left empty, ascending."""
-    return [row for (row,) in connection.execute("SELECT row FROM removed ORDER BY row")]
+    return [row for (row,) in fetched(connection, "SELECT row FROM removed ORDER BY row")]
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:
     """The value of an SQLite pragma."""
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return fetched(connection, f"PRAGMA {name}")[0][0]
+
+
+def fetched(connection: sqlite3.Connection, query: str, parameters: Sequence[Any] = ()) -> list[tuple]:
+    """All that a query finds. A cursor that is left amid its rows, in the traceback of an interrupt, would keep the
+    lock on the file, even once its connection is closed."""
+    return connection.execute(query, parameters).fetchall()
 
 
 def record_of(row: int, entity: Entity) -> tuple:

@@ -21,7 +21,7 @@ from ..numbering import EntityRows, no_rows
 from . import digest, opening, schema, writing
 from .connections import Answer, Connections
 from .remedy import change_errors, read_errors
-from .schema import entity_of, read_meta
+from .schema import entity_of, fetched, read_meta
 
 PARAMETERS = 900  # of a query: SQLite before 3.32 takes 999
 
@@ -249,6 +249,7 @@ class RecordStore:
             except BaseException:
                 if connection.in_transaction:
                     self._numbered_here = None
+                    connection.execute("ROLLBACK")
                 raise
             finally:
                 connection.close()
@@ -263,6 +264,7 @@ class RecordStore:
                     connection.execute("BEGIN IMMEDIATE")
                 if connection.in_transaction:
                     do(opening.read_meta(self.path, connection))
+                    connection.execute("ROLLBACK")
             finally:
                 connection.close()
 
@@ -308,7 +310,7 @@ class RecordStore:
         return State(meta, EntityRows(removed), schema.added_vectors(connection, meta))
 
     def _damage(self, connection: sqlite3.Connection) -> list[str]:
-        found = [text for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+        found = [text for (text,) in fetched(connection, "PRAGMA integrity_check") if text != "ok"]
         problems = [f"{self.path}: SQLite finds that its file is damaged: {found[0]}"] if found else []
         changed = digest.changed_tables(connection, opening.read_meta(self.path, connection))
         return [*problems, *(f'{self.path}: the table "{one}" is not as spacy-pel has written it' for one in changed)]
@@ -332,7 +334,7 @@ class RecordStore:
             yield from self._fetch(f"SELECT {columns} FROM {table} WHERE {key} IN ({marks})", batch)
 
     def _fetch(self, query: str, parameters: Sequence[Any]) -> list[tuple]:
-        return self._read(lambda connection: connection.execute(query, parameters).fetchall())
+        return self._read(lambda connection: fetched(connection, query, parameters))
 
     def _read(self, ask: Callable[[sqlite3.Connection], Answer]) -> Answer:
         """What `ask` reads at one moment of the file, once the changes of the file have been noticed."""

@@ -154,7 +154,7 @@ def index_names(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     """Write the index of the names of all entities, whose rows have no gaps."""
     n_names = meta["counts"]["entities"] + meta["counts"]["aliases"]
     query = "SELECT name, aliases FROM entities WHERE row % ? = 0 ORDER BY row"
-    found = connection.execute(query, (step(n_names),))
+    found = schema.fetched(connection, query, (step(n_names),))
     forms = (distinct_forms(name, schema.loaded(aliases)) for name, aliases in found)
     written = write_names(connection, forms, is_searched(n_names))
     digest.count_again(connection, meta, ("name_arrays", "postings"))
