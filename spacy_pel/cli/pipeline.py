@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from ..files.atomic import write_atomically
+from .printing import msg
 
 if TYPE_CHECKING:
     from spacy.language import Language

@@ -98,7 +98,14 @@ CHANGES = {
 def seen(kb: KnowledgeBase) -> tuple:
     scores, rows = kb.entity_index("a").search(unit_vectors(6, DIM), 7)
     names = [entity.name for entity in kb.entities()]
-    return kb.ids(rows).tolist(), scores.tolist(), names, kb.live_rows.tolist(), len(kb), kb.rows_of_types(["odd"]).tolist()
+    return (
+        kb.ids(rows).tolist(),
+        scores.tolist(),
+        names,
+        kb.live_rows.tolist(),
+        len(kb),
+        kb.rows_of_types(["odd"]).tolist(),
+    )
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
@@ -126,4 +133,4 @@ def test_a_change_can_be_interrupted(searched, tmp_path, change):
         kb.close()
         shutil.rmtree(path)
         number += 997
-    assert True in outcomes and now != before or change is CHANGES["compact"]
+    assert (True in outcomes and now != before) or change is CHANGES["compact"]

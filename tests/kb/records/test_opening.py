@@ -110,7 +110,9 @@ def test_what_spacy_pel_has_not_written_is_refused_by_name(file, what, sql):
 
 def test_a_table_of_another_kind_is_refused(file):
     with closing(sqlite3.connect(file)) as connection:
-        connection.executescript("DROP TABLE removed; CREATE TABLE removed (row INTEGER PRIMARY KEY DEFAULT (random()))")
+        connection.executescript(
+            "DROP TABLE removed; CREATE TABLE removed (row INTEGER PRIMARY KEY DEFAULT (random()))"
+        )
     with pytest.raises(PelError, match='has the table "removed", which'):
         KnowledgeBase(file.parent)
     with closing(sqlite3.connect(file)) as connection:
