@@ -78,6 +78,8 @@ class NameIndex:
         found = self._records.postings(places[known].tolist())
         postings = [found[place] for place in places[known].tolist()]
         names = np.concatenate([np.zeros(0, dtype=np.int32), *postings])
+        if not ((names >= 0) & (names < self._meta["names"])).all():
+            raise ValueError("its index of names lists names that are not there")
         products = np.bincount(names, np.repeat(weights[known], list(map(len, postings))), self._meta["names"])
         return np.maximum.reduceat(products.astype(np.float32) / self._arrays["norms"], self._arrays["first"])
 

@@ -7,6 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +122,7 @@ def test_a_change_can_be_interrupted(searched, tmp_path, change):
         path = shutil.copytree(searched.path, tmp_path / "changed")
         kb = KnowledgeBase(path)
         seen(kb)
-        error = interrupted_at(number, lambda: change(kb))
+        error = interrupted_at(number, partial(change, kb))
         check_unlocked(path)
         now = seen(kb)
         assert now == seen(KnowledgeBase(path)) and verify(kb) == []
