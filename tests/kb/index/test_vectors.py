@@ -203,10 +203,9 @@ def refined(clustered) -> faiss.Index:
 
 
 def in_cells_of_a_graph(clustered) -> faiss.Index:
-    quantizer = faiss.index_factory(16, "NSG8,Flat", faiss.METRIC_INNER_PRODUCT)
-    index = faiss.IndexIVFFlat(quantizer, 16, 4, faiss.METRIC_INNER_PRODUCT)
-    index.train(clustered[:500])
-    index.add(clustered[:500])
+    index = faiss.IndexIVFFlat(nsg(clustered), 16, 500, faiss.METRIC_INNER_PRODUCT)
+    index.train(clustered)
+    index.add(clustered)
     return index
 
 
@@ -251,8 +250,8 @@ MADE = [
     (in_cells_of_a_graph, "IndexNSGFlat is no kind of index"),
     (with_a_link_out, r"cannot read this file as vectors \("),
     (that_looks_too_far, "its graph looks at 2147483647 vectors"),
-    (that_takes_too_many, "times as many candidates"),
-    (with_another_number_of_cells, "visits 1000000000 of 16 cells"),
+    (that_takes_too_many, "times as many candidates|k_factor"),
+    (with_another_number_of_cells, "visits 1000000000 of 16 cells|nprobe"),
 ]
 
 
