@@ -124,6 +124,8 @@ def _check(path: Path, connection: sqlite3.Connection) -> None:
     """Raise unless `connection` is to a whole file of a format that can be read, with its tables and no others."""
     if pragma(connection, "application_id") != schema.APPLICATION_ID:
         raise PelError(f"{path}: this is not the entity file of a KB; {remedy(path)}")
+    if (mode := pragma(connection, "journal_mode")) != "delete":
+        raise PelError(f'{path}: somebody has set its journal mode to "{mode}"; {remedy(path)}')
     size = pragma(connection, "page_count") * pragma(connection, "page_size")
     if path.stat().st_size < size:  # asked for second: another process may be adding pages
         raise PelError(f"{path}: the file is truncated; {remedy(path)}")

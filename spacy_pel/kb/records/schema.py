@@ -149,7 +149,7 @@ def removed_rows(connection: sqlite3.Connection) -> list[int]:
     return [row for (row,) in fetched(connection, "SELECT row FROM removed ORDER BY row")]
 
 
-def pragma(connection: sqlite3.Connection, name: str) -> int:
+def pragma(connection: sqlite3.Connection, name: str) -> Any:
     """The value of an SQLite pragma."""
     return fetched(connection, f"PRAGMA {name}")[0][0]
 

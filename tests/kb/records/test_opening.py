@@ -173,3 +173,10 @@ def test_a_lock_is_no_damage(file, monkeypatch):
             kb["E1"]
         assert "index again" not in str(error.value) and "build" not in str(error.value)
     assert kb["E1"].name == "name 1"
+
+
+def test_another_journal_mode_is_refused(file):
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode = wal")
+    with pytest.raises(PelError, match='journal mode to "wal"'):
+        KnowledgeBase(file.parent)
