@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from ..errors import PelError
+from .printing import echo
 
 pel_app = typer.Typer(
     name="pel",
@@ -27,7 +28,7 @@ def command(name: str, app: typer.Typer = pel_app) -> Callable[[Callable[..., An
             try:
                 return function(*args, **kwargs)
             except (PelError, OSError, ImportError) as error:
-                typer.echo(f"✘ {error}", err=True)
+                echo(f"✘ {error}", err=True)
                 raise typer.Exit(1) from error
 
         return app.command(name)(run)

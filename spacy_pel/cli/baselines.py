@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
+from .printing import msg
 
 SHOWN = ("recall_at_1", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1", "nil_f1", "mentions_per_second")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
 from .pipeline import CODE, load_linker
+from .printing import echo, msg
 
 
 @command("card")
@@ -42,5 +42,5 @@ def card(
     meta: Any = srsly.read_json(file)
     meta["notes"] = model_card(nlp, linker, measured)
     write_atomically(file, json.dumps(meta, indent=2).encode())
-    typer.echo(meta["notes"])
+    echo(meta["notes"])
     msg.good(f"Wrote it into {file}, as `notes`")

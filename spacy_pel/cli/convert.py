@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
+from .printing import msg
 
 if TYPE_CHECKING:
     from ..corpora.pubtator import PubTatorCounts

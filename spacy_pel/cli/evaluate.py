@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker
+from .printing import msg
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase

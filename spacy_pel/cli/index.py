@@ -6,11 +6,11 @@ from pathlib import Path
 from time import perf_counter
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker
+from .printing import msg
 
 
 @command("index")

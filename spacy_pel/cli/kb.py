@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command, pel_app
 from .build_kb import print_skipped
 from .pipeline import CODE, GPU_ID, load_linker
+from .printing import msg
 
 if TYPE_CHECKING:
     from ..kb.entity import Entity
@@ -92,7 +92,7 @@ def search(
 
 @command("verify", kb_app)
 def verify(path: KB_PATH) -> None:
-    """Read a KB from end to end: records, counts, hash of the vectors, every vector finite and of unit length.
+    """Read a KB from end to end: hashes of records and vectors, counts, every vector finite and of unit length.
 
     Example: python -m spacy pel kb verify linker
     """
@@ -103,6 +103,8 @@ def verify(path: KB_PATH) -> None:
     kb = _open(path)
     with tqdm(total=len(kb), desc="Records", unit=" entities") as bar:
         problems = problems_of(kb, bar.update)
+    if not kb.records.has_hashes:
+        msg.warn("An older spacy-pel wrote this KB without hashes of its records: they were read, not compared")
     if problems:
         raise PelError("; ".join(problems) + ": build the KB again, or index it again if only vectors are wrong.")
     msg.good(f"{kb.path}: {len(kb):,} entities, all is well")

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from ..errors import PelError
 from ..mentions.links import mentions_of
+from ..visible import visible
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -77,4 +78,4 @@ class LinkReport:
 
 
 def _say(message: str) -> None:
-    tqdm.write(message, file=sys.stderr)  # above the bar
+    tqdm.write(visible(message), file=sys.stderr)  # above the bar

@@ -11,10 +11,10 @@ from string import Template
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
+from .printing import echo, msg
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -93,7 +93,7 @@ def new_project(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_Template((TEMPLATES / name).read_text("utf-8")).substitute(values), "utf-8")
     msg.good(f"Wrote {folder}: {epochs} epochs, {steps_per_epoch * epochs:,} steps of {BATCH} mentions")
-    typer.echo(f"Next: python -m spacy project run all {folder}")  # in one line, to be copied
+    echo(f"Next: python -m spacy project run all {folder}")  # in one line, to be copied
 
 
 def _read_kb(path: Path, format: str) -> Iterator:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
 from .build_kb import split_values
+from .printing import msg
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase

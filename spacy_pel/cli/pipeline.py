@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
+from .printing import msg
 
 if TYPE_CHECKING:
     from spacy.language import Language

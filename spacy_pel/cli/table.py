@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
+from .printing import echo, msg
 
 COLUMNS = (
     *("n_mentions", "n_in_kb", "recall_at_1", "recall_at_5", "recall_at_64", "mrr"),
@@ -43,7 +43,7 @@ def table(
         raise PelError(f"{metrics}: {what}; --columns takes any of {', '.join(sorted(known))}.")
     rows = [["", *keys], *([name, *(cell(key, values.get(key)) for key in keys)] for name, values in found.items())]
     text = markdown(list(zip(*rows, strict=True)) if transpose else rows)
-    typer.echo(text)
+    echo(text)
     if output:
         write_atomically(output, text.encode())
         msg.good(f"Wrote {output}")

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker, write_tuned
+from .printing import msg
 
 
 @command("tune-lexical")

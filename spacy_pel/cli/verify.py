@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from wasabi import msg
 
 from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker
+from .printing import msg
 
 
 @command("verify")

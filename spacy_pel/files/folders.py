@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import importlib
 import logging
 import os
 import secrets
@@ -10,9 +11,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ..errors import PelError
 
+fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 logger = logging.getLogger("spacy_pel")
 
 
@@ -29,12 +32,26 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     Yields:
         An empty folder. It becomes `path` when the block ends, and vanishes when it raises.
+
+    Raises:
+        PelError: Another process is writing a folder to be at `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for stale in _siblings(path, "new"):
-        shutil.rmtree(stale, ignore_errors=True)
+    for other in _siblings(path, "new"):
+        with _locked(other) as abandoned:
+            if not abandoned:
+                raise PelError(
+                    f"{path}: another process is writing it; wait until that is done, or name another folder."
+                )
+            shutil.rmtree(other, ignore_errors=True)
     folder = _sibling(path, "new")
     folder.mkdir()
+    with _locked(folder):
+        yield from _filled(path, folder)
+
+
+def _filled(path: Path, folder: Path) -> Iterator[Path]:
+    """Yield the new `folder`, then put it at `path`."""
     aside = None
     try:
         yield folder
@@ -54,6 +71,30 @@ def new_folder(path: Path) -> Iterator[Path]:
     for old in left_aside(path):
         shutil.rmtree(old, ignore_errors=True)
         logger.info("%s: removed", old)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder for the block, or as long as the process lives. Yields whether nobody else has locked it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # it is gone by now, or this is Windows, where folders cannot be locked
+        yield True
+        return
+    try:
+        yield fcntl is None or _lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network disks have no locks
+        return True
+    return True
 
 
 def left_aside(path: Path) -> list[Path]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
@@ -14,16 +13,19 @@ import numpy as np
 
 from ..errors import PelError
 from ..files.folders import check_not_left_aside, check_replaceable, new_folder
+from .changes import compact, put
+from .damage import UnknownId
 from .entity import Entity
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
-from .index.indexes import Indexes, check_added, check_owners, renumbered
-from .index.on_disk import FOLDER, remove_others, write_again, write_index
+from .index.indexes import Indexes, check_owners, renumbered
+from .index.on_disk import FOLDER, remove_others, write_index
 from .index.vectors import auto_type
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex
 from .numbering import EntityRows, no_rows
 from .records import writing
+from .records.remedy import remedy
 from .records.schema import removed_rows
 from .records.store import RecordStore, State
 
@@ -42,6 +44,7 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     Attributes:
         path: The folder.
+        records: What the entities are.
         names: The index of the entities' names.
     """
 
@@ -59,8 +62,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         """
         self.path = Path(path).absolute()
         check_not_left_aside(self.path)
-        self._store = RecordStore(self.path / ENTITIES)
-        self.names = NameIndex(self._store)
+        self.records = RecordStore(self.path / ENTITIES)
+        self.names = NameIndex(self.records)
         self._removed = no_rows()
         self._indexes = Indexes(self.path, self._notice_changes)
         self._catch_up()
@@ -106,7 +109,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def meta(self) -> dict[str, Any]:
         """Format version, source, release, licence and counts; `indexes`: an `IndexRecord` for each fingerprint."""
-        return self._store.meta
+        return self.records.meta
 
     @property
     def n_rows(self) -> int:
@@ -134,20 +137,20 @@ class KnowledgeBase(Mapping[str, Entity]):
         return (self.path / ENTITIES).stat().st_size + self._indexes.size_bytes
 
     def __len__(self) -> int:
-        return len(self._store)
+        return len(self.records)
 
     def __iter__(self) -> Iterator[str]:
-        return self._store.all_ids()
+        return self.records.all_ids()
 
     def __getitem__(self, id: str) -> Entity:
-        entity = self._store.get(id) if isinstance(id, str) else None
+        entity = self.records.get(id) if isinstance(id, str) else None
         if entity is None:
-            raise KeyError(id)
+            raise UnknownId(self.path, id)
         return entity
 
     def entities(self) -> Iterator[Entity]:
         """Every entity in row order, streamed."""
-        return self._store.entities()
+        return self.records.entities()
 
     @property
     def cui_to_entity(self) -> Mapping[str, Entity]:
@@ -161,7 +164,7 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     def rows(self, ids: Iterable[str]) -> dict[str, int]:
         """The rows of those `ids` that the KB has."""
-        return self._store.rows(ids)
+        return self.records.rows(ids)
 
     def ids(self, rows: EntityRows) -> np.ndarray:
         """The ids at `rows`.
@@ -175,11 +178,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             IndexError: The KB never had such a row.
         """
-        return self._store.ids_at(rows)
+        return self.records.ids_at(rows)
 
     def named(self, form: str) -> list[Entity]:
         """The entities that have `form` as name or alias, case, punctuation and white space aside, in row order."""
-        return self._store.named(form)
+        return self.records.named(form)
 
     def rows_of_types(self, types: Iterable[str]) -> EntityRows:
         """The rows (n,) of the entities that have any of `types`, ascending; kept until the KB changes.
@@ -188,7 +191,7 @@ class KnowledgeBase(Mapping[str, Entity]):
             PelError: No entity has one of the types.
         """
         self._notice_changes()
-        return self._store.rows_of_types(frozenset(types))
+        return self.records.rows_of_types(frozenset(types))
 
     def with_type_names(self, entity: Entity) -> Entity:
         """`entity` with the names that the KB has for its types, so that an encoder reads it as one of the KB's own."""
@@ -199,20 +202,20 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     def type_counts(self) -> dict[str, int]:
         """How many entities each type has, the commonest first."""
-        return self._store.type_counts()
+        return self.records.type_counts()
 
     def source_counts(self) -> dict[str, int]:
         """How many entities came from each source (of "A+B" each part counts), the commonest first. Reads all."""
-        return self._store.source_counts()
+        return self.records.source_counts()
 
     def successors(self, ids: Iterable[str] | None = None) -> dict[str, str]:
         """The entity that took the place of each of those `ids`, or of all, that its source has retired."""
-        return self._store.successors(ids)
+        return self.records.successors(ids)
 
     def same_concepts(self) -> EntityRows:
         """Pairs (n, 2) of the rows of entities that the KB marks as the same concept: the `xrefs` of the first name the
         id of the second."""
-        return self._store.same_concepts()
+        return self.records.same_concepts()
 
     @property
     def indexes(self) -> Mapping[str, EntityIndex]:
@@ -265,7 +268,8 @@ class KnowledgeBase(Mapping[str, Entity]):
                 `owners`, the owners are not ascending rows of entities, the folder cannot be written, or another
                 process changes the KB.
         """
-        with self._changing() as (connection, meta):
+
+        def edit(connection: Connection, meta: dict[str, Any]) -> None:
             rows = self.live_rows if owners is None else owners
             check_owners(self.path, rows, self.live_rows)
             alone = not (meta["indexes"].keys() - {fingerprint})
@@ -280,17 +284,22 @@ class KnowledgeBase(Mapping[str, Entity]):
                 metric=metric,
                 index_type=auto_type(len(rows), dim) if index_type == "auto" else index_type,
             )
-            writing.forget_vectors(connection, fingerprint)
+            writing.forget_vectors(connection, meta, fingerprint)
             if alone:
                 writing.renumber_rows(connection, meta)  # last: from here on nobody else can read
             if not removed_rows(connection):
                 writing.bring_names_up_to_date(connection, meta)
 
+        self._change(edit)
+
     def drop_index(self, fingerprint: str) -> None:
         """Remove the vectors of one encoder. Where the KB has none of it, nothing happens."""
-        with self._changing() as (connection, meta):
-            writing.forget_vectors(connection, fingerprint)
+
+        def edit(connection: Connection, meta: dict[str, Any]) -> None:
+            writing.forget_vectors(connection, meta, fingerprint)
             meta["indexes"].pop(fingerprint, None)
+
+        self._change(edit)
 
     def compact(self) -> None:
         """Write new files for each index, without the vectors of removed entities and with those of added ones, and
@@ -300,13 +309,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             PelError: Another process changes the KB.
         """
-        with self._changing() as (connection, meta):
-            for fingerprint, index in self._indexes.items():
-                owners = renumbered(index.owners(), self._removed)
-                meta["indexes"][fingerprint] = write_again(self.path, fingerprint, index.record, index.blocks(), owners)
-                writing.forget_vectors(connection, fingerprint)
-            writing.renumber_rows(connection, meta)
-            writing.bring_names_up_to_date(connection, meta)
+        self._change(lambda connection, meta: compact(self.path, connection, meta, self._indexes, self._removed))
 
     def add(
         self,
@@ -351,10 +354,13 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             PelError: An id is not in the KB, or no entity would be left.
         """
-        with self._changing() as (connection, meta):
+
+        def edit(connection: Connection, meta: dict[str, Any]) -> None:
             writing.remove(connection, meta, list(ids))
             if not meta["counts"]["entities"]:
                 raise PelError(f"{self.path}: these are all its entities; one must stay.")
+
+        self._change(edit)
 
     def copy_to(self, path: str | Path, *, indexes: Collection[str] | None = None) -> KnowledgeBase:
         """Copy the KB to a folder, at once or not at all, and open the copy.
@@ -375,7 +381,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         self._notice_changes()
         own = {key: record for key, record in self.meta["indexes"].items() if indexes is None or key in indexes}
         with new_folder(path) as folder:
-            self._store.copy_to(folder / ENTITIES, self.meta | {"indexes": own})
+            self.records.copy_to(folder / ENTITIES, own)
             for file in (file for record in own.values() for file in record["files"].values()):
                 (folder / file["name"]).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self.path / file["name"], folder / file["name"])
@@ -383,7 +389,7 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     def close(self) -> None:
         """Close the files. A closed KB is of no more use."""
-        self._store.close()
+        self.records.close()
         self._indexes.close()
 
     def __reduce__(self) -> tuple[type[KnowledgeBase], tuple[Path]]:
@@ -392,17 +398,18 @@ class KnowledgeBase(Mapping[str, Entity]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} entities)"
 
-    @contextmanager
-    def _changing(self) -> Iterator[tuple[Connection, dict[str, Any]]]:
+    def _change(self, edit: Callable[[Connection, dict[str, Any]], None]) -> None:
         """`RecordStore.change`, with this KB as it is on the disk before, and as it has become afterwards."""
-        with self._store.change() as (connection, meta):
+
+        def caught_up(connection: Connection, meta: dict[str, Any]) -> None:
             self._catch_up()
             remove_others(self.path, meta["indexes"])  # what a killed process left
-            yield connection, meta
+            edit(connection, meta)
+
+        self.records.change(caught_up)
         self._catch_up()
-        with self._store.undisturbed() as now:
-            if now is not None:  # another process may be writing files, and will remove these
-                remove_others(self.path, now["indexes"])
+        # Not where another process may be writing files: it will remove these.
+        self.records.if_undisturbed(lambda meta: remove_others(self.path, meta["indexes"]))
 
     def _put(
         self,
@@ -412,30 +419,25 @@ class KnowledgeBase(Mapping[str, Entity]):
         owners: Sequence[int] | None,
         replaced: Sequence[str] = (),
     ) -> None:
-        places = np.arange(len(entities)) if owners is None else np.asarray(owners, dtype=np.int64)
-        with self._changing() as (connection, meta):
-            check_added(self.path, meta["indexes"], len(entities), places, vectors, fingerprint)
-            if replaced:
-                writing.delete_entities(connection, meta, replaced)
-            rows = writing.add(connection, meta, entities)
-            if vectors is not None and fingerprint is not None:
-                writing.add_vectors(connection, fingerprint, EntityRows(rows[places]), vectors)
+        self._change(
+            lambda connection, meta: put(self.path, connection, meta, entities, vectors, fingerprint, owners, replaced)
+        )
 
     def _notice_changes(self) -> None:
         """Take over what another process has changed."""
-        if self._store.latest_meta() != self.meta:
+        if self.records.latest_meta() != self.meta:
             self._catch_up()
 
     def _catch_up(self) -> None:
         """Turn to the files as they are now."""
-        state = self._store.state()
+        state = self.records.state()
         while True:
             try:
                 return self._take_over(state)
             except PelError as error:  # unless another process has just replaced the file that is missing
-                before, state = state, self._store.state()
+                before, state = state, self.records.state()
                 if state.meta == before.meta:
-                    raise PelError(f"{error}; {self._store.remedy()}") from error
+                    raise PelError(f"{error}; {remedy(self.records.path)}") from error
 
     def _take_over(self, state: State) -> None:
         records = state.meta["indexes"]
@@ -447,4 +449,4 @@ class KnowledgeBase(Mapping[str, Entity]):
         }
         self._indexes.turn_to(records, edits)
         self._removed = state.removed
-        self._store.adopt(state.meta)
+        self.records.adopt(state.meta)

@@ -20,6 +20,9 @@ COMPRESSED_WITHIN = 0.05
 def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: None) -> list[str]:
     """Read a KB from end to end: records, and of every index its files, owners and vectors.
 
+    The records must be as spacy-pel has written them, by their hashes, if they have any (`kb.records.has_hashes`).
+    While the file of the records is read, nobody can change it.
+
     A vector must be finite and, where cosines are searched, of unit length (within what the index type keeps). Its
     owner must be an entity of the KB.
 
@@ -30,7 +33,7 @@ def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: N
     Returns:
         What is wrong, as sentences; none if all is well.
     """
-    problems = []
+    problems = kb.records.damage()
     entities = kb.entities()
     n_entities = 0
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import spacy
@@ -11,9 +12,11 @@ from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, writ
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 ASPIRIN = "D001241"
+FORMAT_3 = Path(__file__).parents[1] / "kb" / "data" / "format3.zip"
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +107,19 @@ def test_refusals(linker, tmp_path, arguments, message):
     code, output = kb_command(*(places.get(argument, argument) for argument in arguments))
     assert code == 1 and message in output and "Traceback" not in output
     assert (kb / "entities.sqlite").read_bytes() == before and len(KnowledgeBase(kb)) == 12
+
+
+def test_names_cannot_steer_the_terminal(tmp_path):
+    evil = Entity("E1", "cold\x1b]0;owned\x07", aliases=("cold",), types=("\x1b[2JT",), source="\x1b[31mred")
+    kb = KnowledgeBase.create(tmp_path / "kb", [evil], source="\x1b[8m\u202e")
+    for arguments in (("search", kb.path, "cold"), ("search", kb.path, "\x1b[2J"), ("info", kb.path)):
+        output = CliRunner().invoke(pel_app, ["kb", *map(str, arguments)]).output
+        assert r"\x1b" in output and not set(output) & set("\x1b\x07\u202e")
+
+
+def test_verify_says_what_it_cannot_compare(tmp_path):
+    shutil.unpack_archive(FORMAT_3, tmp_path / "kb")
+    assert "without hashes of its records" in kb_command("verify", tmp_path / "kb")[1]
+    KnowledgeBase(tmp_path / "kb").remove(["D0"])
+    code, output = kb_command("verify", tmp_path / "kb")
+    assert code == 0 and "without hashes" not in output

@@ -293,6 +293,7 @@ def test_killed_with_pages_in_the_database(old):
         "connection = sqlite3.connect(Path(path) / 'entities.sqlite')\n"
         "connection.execute('PRAGMA cache_size = 1')\n"
         "connection.execute('PRAGMA cache_spill = 1')\n"
+        "connection.execute('BEGIN')\n"
         "connection.execute('CREATE TABLE junk (x)')\n"
         "connection.execute('DELETE FROM meta')\n"
         "connection.executemany('INSERT INTO junk VALUES (?)', [('x' * 4000,)] * 500)\n"

@@ -158,7 +158,7 @@ def test_index_refuses_an_unknown_metric(kb, vectors):
 
 
 def test_reading_goes_on_while_a_kb_is_indexed_and_a_second_writer_is_refused(indexed, vectors, monkeypatch):
-    monkeypatch.setattr("spacy_pel.kb.records.store.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("spacy_pel.kb.records.opening.LOCK_SECONDS", 0.05)
 
     def blocks():
         other = KnowledgeBase(indexed.path)

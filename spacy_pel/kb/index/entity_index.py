@@ -33,6 +33,11 @@ class _State:
 
     @cached_property
     def n_owners(self) -> int:
+        n_rows = self.edits.n_entities + len(self.edits.removed)
+        if len(self.owners) and ((np.diff(self.owners, prepend=0) < 0).any() or self.owners[-1] >= n_rows):
+            files = self.record["files"]
+            name = files["owners" if "owners" in files else "vectors"]["name"]
+            raise PelError(f"{name}: is damaged (vectors of no entity); check the KB with `spacy pel kb verify`.")
         return len(first_of_each(self.owners))
 
     def numbers_of(self, rows: EntityRows) -> tuple[VectorNumbers, EntityRows]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from ...files.folders import sync
 from ...files.hashes import sha256
 
 SAMPLES, SAMPLE_BYTES = 64, 4096
+NAME = re.compile(r"(indexes/[a-z0-9][a-z0-9_-]{0,99}/(vectors|owners)|vectors)-\d+\.(npy|faiss)")
 
 
 class FileRecord(TypedDict):
@@ -57,9 +59,11 @@ def checked(folder: Path, record: FileRecord) -> Path:
     """The path of a file, once it is known to be there and whole.
 
     Raises:
-        PelError: The file is missing, of another size or another file. To read past the end of a mapped file would end
-            the process, so its size comes first.
+        PelError: The record names no file of an index, or the file is missing, of another size or another file. To read
+            past the end of a mapped file would end the process, so its size comes first.
     """
+    if not NAME.fullmatch(record["name"]):
+        raise PelError(f"{folder}: its meta names {record['name']}, which is no file of an index")
     path, size = folder / record["name"], record["size"]
     if not path.is_file():
         raise PelError(f"{path}: the file is missing")

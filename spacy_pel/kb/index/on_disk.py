@@ -117,7 +117,14 @@ def write_again(
 
 
 def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
-    """Remove the files of indexes that `records` do not name: replaced ones, and what killed processes left."""
+    """Remove the files of indexes that `records` do not name: replaced ones, and what killed processes left.
+
+    Raises:
+        PelError: A folder for them is a link, and leads to what may be another's.
+    """
+    for place in (folder / FOLDER, *folder.glob(f"{FOLDER}/*")):
+        if place.is_symlink():
+            raise PelError(f"{place}: is a link; copy the KB (kb.copy_to) and change the copy.")
     named = {folder / file["name"] for record in records.values() for file in record["files"].values()}
     for pattern in ("vectors-*", f"{FOLDER}/*/vectors-*", f"{FOLDER}/*/owners-*"):
         for path in folder.glob(pattern):

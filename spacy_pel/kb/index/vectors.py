@@ -1,4 +1,5 @@
-"""Search over vectors, exact or compressed, in memory or memory-mapped: the only file that imports faiss.
+"""Search over vectors, exact or compressed, in memory or memory-mapped: the only file, beside the one that says which
+indexes of faiss a KB may have, that imports faiss.
 
 Exact vectors are a plain array (a `.npy` file), searched by `faiss.knn`. Compressed ones are an index of faiss.
 """
@@ -25,6 +26,7 @@ from tqdm import tqdm
 from ...errors import PelError
 from ..numbering import VectorNumbers
 from .best import best
+from .faiss_types import check_head, check_index, check_types
 from .files import appearing, checked_blocks, map_array, write_array
 
 # From this many queries on, a search is one matrix product (BLAS): at 384 dimensions about 13 times faster.
@@ -78,13 +80,17 @@ class VectorIndex(ABC):
         """
         if path.suffix == ".npy":
             return cls._open_array(path)
+        check_head(path)
         try:
-            index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except RuntimeError as error:
-            raise PelError(f"{path}: faiss cannot read this file as vectors") from error
+            index = _read(path)
+            check_index(index)
+        except (RuntimeError, MemoryError, ValueError) as error:
+            raise PelError(f"{path}: faiss cannot read this file as vectors ({_first_line(error)})") from error
         if index.metric_type != faiss.METRIC_INNER_PRODUCT:
             raise PelError(f"{path}: holds a faiss {type(index).__name__} of distances, not of inner products")
-        return ExactIndex(_array_of(index), owner=index) if isinstance(index, faiss.IndexFlat) else FaissIndex(index)
+        if isinstance(index, faiss.IndexFlat):
+            return ExactIndex(_array_of(index), owner=index)
+        return FaissIndex(index, path)
 
     @staticmethod
     def _open_array(path: Path) -> VectorIndex:
@@ -123,7 +129,7 @@ class VectorIndex(ABC):
             flat = path.with_name(f"{path.name}.flat.part")
             try:
                 write_array(flat, checked, shape=(count, dim), dtype="<f4")
-                faiss.write_index(_compressed(map_array(flat), index_type), str(part))
+                _write(_compressed(map_array(flat), index_type), part)
             finally:
                 flat.unlink(missing_ok=True)
 
@@ -214,23 +220,28 @@ class ExactIndex(VectorIndex):
 class FaissIndex(VectorIndex):
     """An index of faiss, compressed or made for speed."""
 
-    def __init__(self, index: faiss.Index) -> None:
+    def __init__(self, index: faiss.Index, path: Path) -> None:
+        """Search what was read from `path`."""
         self.dim = index.d
-        self._index = index
+        self._index, self._path = index, path
 
     def __len__(self) -> int:
         return self._index.ntotal
 
     def vectors(self, numbers: VectorNumbers) -> np.ndarray:
         cells = _inverted_file(self._index)
-        if cells and not isinstance(self._index, faiss.IndexRefine) and cells.direct_map.no():
-            cells.make_direct_map()
-        return self._index.reconstruct_batch(numbers)
+        with _damage_named(self._path):
+            if cells and not isinstance(self._index, faiss.IndexRefine) and cells.direct_map.no():
+                cells.make_direct_map()
+            return self._index.reconstruct_batch(numbers)
 
     def _search(
         self, queries: np.ndarray, k: int, n_probe: int | None, selector: faiss.IDSelector | None = None
     ) -> tuple[np.ndarray, VectorNumbers]:
-        scores, numbers = self._index.search(queries, k, params=_parameters(self._index, n_probe, selector))
+        with _damage_named(self._path):
+            scores, numbers = self._index.search(queries, k, params=_parameters(self._index, n_probe, selector))
+            if not ((numbers >= -1) & (numbers < len(self))).all():
+                raise RuntimeError("it finds vectors that are not there")
         return scores, VectorNumbers(numbers)
 
     def _search_within(
@@ -263,6 +274,42 @@ def auto_type(count: int, dim: int) -> str:
     return f"IVF{cells},PQ{dim // 4}x4fs,Refine(SQ8)"
 
 
+def _read(path: Path) -> faiss.Index:
+    """Map an index; read one whose path is not UTF-8, which faiss cannot take."""
+    if _is_utf8(path):
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    return faiss.deserialize_index(np.fromfile(path, dtype=np.uint8))
+
+
+def _write(index: faiss.Index, path: Path) -> None:
+    if _is_utf8(path):
+        faiss.write_index(index, str(path))
+    else:
+        faiss.serialize_index(index).tofile(path)
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """Turn what faiss raises in the block, since the file at `path` makes no sense, into a `PelError`."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise PelError(
+            f"{path}: is damaged ({_first_line(error)}); check the KB with `spacy pel kb verify`, or index it again."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
 def _knn(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, VectorNumbers]:
     if not k:
         return np.zeros((len(queries), 0), np.float32), VectorNumbers(np.zeros((len(queries), 0), np.int64))
@@ -285,6 +332,7 @@ def _compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
     """The `vectors` (n, dim) in an index of that type, trained on a seeded sample of them."""
     try:
         index = faiss.index_factory(vectors.shape[1], index_type, faiss.METRIC_INNER_PRODUCT)
+        check_types(index)
         cells = _inverted_file(index)
         if cells and not getattr(cells, "by_residual", False):
             _divide_by_distance(cells)
@@ -292,9 +340,10 @@ def _compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
             wanted = max(TRAINED_ON, TRAINED_ON_PER_CELL * cells.nlist if cells else 0)
             sample = np.random.default_rng(SEED).permutation(len(vectors))[:wanted]
             index.train(vectors[np.sort(sample)])
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise PelError(f'--index-type "{index_type}" cannot be built for these vectors: {reason}') from error
+    except (RuntimeError, ValueError) as error:
+        raise PelError(
+            f'--index-type "{index_type}" cannot be built for these vectors: {_first_line(error)}'
+        ) from error
     for start in tqdm(range(0, len(vectors), BLOCK), desc=f"Building {index_type}", disable=len(vectors) <= BLOCK):
         index.add(vectors[start : start + BLOCK])
     if cells:

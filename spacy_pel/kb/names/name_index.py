@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import PelError
+from ..damage import damage_named
 from ..numbering import EntityRows
 from .grams import name_grams, squared_idf
 from .normal_form import normalized
@@ -47,12 +48,13 @@ class NameIndex:
         Raises:
             PelError: The KB is one of format 2, whose names have no index.
         """
-        self._load()
         grams = np.unique(name_grams([normalized(text)]).grams)
-        weights = self._weights(grams)
-        norm = max(float(np.sqrt(weights.sum())), TINY)
-        similarity = self._alike(grams, weights) / norm
-        return NameMatch(text, self, grams, norm, similarity, self._records.rows_named(text))
+        with damage_named(self._records.path):
+            self._load()
+            weights = self._weights(grams)
+            norm = max(float(np.sqrt(weights.sum())), TINY)
+            similarity = self._alike(grams, weights) / norm
+            return NameMatch(text, self, grams, norm, similarity, self._records.rows_named(text))
 
     def compare(self, grams: np.ndarray, norm: float, rows: EntityRows) -> np.ndarray:
         """The similarity (n,) float32 of a text with these 3-grams to the entities at `rows` (n,), by their records."""
@@ -76,6 +78,8 @@ class NameIndex:
         found = self._records.postings(places[known].tolist())
         postings = [found[place] for place in places[known].tolist()]
         names = np.concatenate([np.zeros(0, dtype=np.int32), *postings])
+        if not ((names >= 0) & (names < self._meta["names"])).all():
+            raise ValueError("its index of names lists names that are not there")
         products = np.bincount(names, np.repeat(weights[known], list(map(len, postings))), self._meta["names"])
         return np.maximum.reduceat(products.astype(np.float32) / self._arrays["norms"], self._arrays["first"])
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import PelError
+from ..damage import damage, damage_named
 from ..entity import Entity
 from ..names.normal_form import alias_key, distinct_forms, normalized
 from ..numbering import EntityRows, no_rows
-from . import schema, writing
-from .schema import APPLICATION_ID, FORMAT_VERSION, READABLE, entity_of, pragma, read_meta
+from . import digest, opening, schema, writing
+from .connections import Answer, Connections
+from .remedy import change_errors, read_errors
+from .schema import entity_of, fetched, read_meta
 
-LOCK_SECONDS = 10.0
 PARAMETERS = 900  # of a query: SQLite before 3.32 takes 999
 
 
@@ -46,6 +46,11 @@ class State(NamedTuple):
         return EntityRows(np.array([row for row, _ in own], dtype=np.int64)), vectors
 
 
+class _Present(NamedTuple):
+    meta: dict[str, Any]
+    rows_of_types: dict[frozenset[str], EntityRows]
+
+
 class RecordStore:
     """The records and the `meta` of a KB, read from an SQLite file.
 
@@ -54,7 +59,6 @@ class RecordStore:
 
     Attributes:
         path: The file.
-        meta: As it was when the file was opened, or changed or adopted here.
         latest: As the last look-up found it.
 
     Raises:
@@ -64,13 +68,11 @@ class RecordStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.meta: dict[str, Any] = {}
-        self._rows_of_types: dict[frozenset[str], EntityRows] = {}
         self.latest: dict[str, Any] = {}
-        self._connections: dict[tuple[int, int], sqlite3.Connection] = {}
-        self._versions: dict[tuple[int, int], int] = {}
-        with self._readable():
-            self.meta = self.latest = read_meta(self._connection())
+        self._present = _Present({}, {})
+        self._numbered_here: int | None = None
+        self._connections = Connections(self._connect, self._notice)
+        self.adopt(self.latest_meta())
 
     @classmethod
     def create(
@@ -94,6 +96,11 @@ class RecordStore:
         except sqlite3.Error as error:
             raise PelError(f"{path}: cannot be written ({error}); check the disk and the records.") from error
 
+    @property
+    def meta(self) -> dict[str, Any]:
+        """As it was when the file was opened, or adopted here."""
+        return self._present.meta
+
     def __len__(self) -> int:
         return self.meta["counts"]["entities"]
 
@@ -105,7 +112,10 @@ class RecordStore:
     def get(self, id: str) -> Entity | None:
         """The record of `id`, by its index."""
         found = self._fetch("SELECT * FROM entities WHERE id = ?", (id,))
-        return self._entity(found[0]) if found else None
+        entity = self._entity(found[0]) if found else None
+        if entity and entity.id != id:
+            raise PelError(damage(self.path, f'under the id "{id}" it has "{entity.id}"'))
+        return entity
 
     def entities(self) -> Iterator[Entity]:
         """Every record in row order, read in batches."""
@@ -143,7 +153,8 @@ class RecordStore:
     def names(self, rows: Iterable[int]) -> dict[int, list[str]]:
         """The `distinct_forms` of the entities at those `rows` that are there."""
         found = self._select("row, name, aliases", "row", rows)
-        return {row: distinct_forms(name, json.loads(aliases)) for row, name, aliases in found}
+        with damage_named(self.path):
+            return {row: distinct_forms(name, json.loads(aliases)) for row, name, aliases in found}
 
     def name_arrays(self) -> dict[str, bytes]:
         """What `names.tables.write_names` has written, but for the postings."""
@@ -160,7 +171,7 @@ class RecordStore:
         Raises:
             PelError: No entity has one of the types.
         """
-        kept = self._rows_of_types
+        kept = self._present.rows_of_types
         if types not in kept:
             found = {kind: self._rows_of_type(kind) for kind in sorted(types)}
             if unknown := [kind for kind, rows in found.items() if not len(rows)]:
@@ -207,80 +218,102 @@ class RecordStore:
 
     def state(self) -> State:
         """What the file holds now beside the records, read at one moment."""
-        with self._reading() as connection:
-            meta = read_meta(connection)
-            removed = np.array(schema.removed_rows(connection), dtype=np.int64)
-            return State(meta, EntityRows(removed), schema.added_vectors(connection, meta))
+        return self._read(self._state)
 
     def adopt(self, meta: dict[str, Any]) -> None:
         """Take the `meta` of a `state` for the present one."""
-        self.meta = meta
-        self._rows_of_types = {}
+        self._present = _Present(meta, {})
 
-    @contextmanager
-    def change(self) -> Iterator[tuple[sqlite3.Connection, dict[str, Any]]]:
-        """Yield a connection and a fresh `meta`, to change both.
+    def change(self, edit: Callable[[sqlite3.Connection, dict[str, Any]], object]) -> None:
+        """Change the records and the `meta`.
 
-        Both are of the present format, whatever the file was. The change is committed as one transaction when the
-        block ends, and dropped when it raises. Readers go on meanwhile. A second writer waits `LOCK_SECONDS`, then is
-        refused.
+        Readers go on meanwhile. A second writer waits `LOCK_SECONDS`, then is refused. The next `state` has the change.
+
+        Args:
+            edit: Called with a connection and a fresh `meta`, both of the present format, whatever the file was. What
+                it changes is committed as one transaction when it returns, and dropped when it raises.
+
+        Raises:
+            PelError: Another process changes the KB, or the file cannot be written.
         """
-        with closing(self._connect()) as connection:
-            connection.execute("PRAGMA query_only = OFF")
-            try:
+        with change_errors(self.path):
+            connection = self._connect(writable=True)
+            try:  # a context manager could be interrupted between its parts
                 connection.execute("BEGIN IMMEDIATE")
-                meta = read_meta(connection)
+                meta = opening.read_meta(self.path, connection)
                 schema.upgrade(connection, meta)
-                yield connection, meta
+                edit(connection, meta)
                 schema.write_meta(connection, meta)
+                self._numbered_here = meta["numbering"]
                 connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise PelError(
-                    f"{self.path}: cannot be changed ({error}); make it writable, wait until no other process changes "
-                    f"this KB, and run the command again."
-                ) from error
-        self.meta = self.latest = meta
+            except BaseException:
+                if connection.in_transaction:
+                    self._numbered_here = None
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                connection.close()
 
-    @contextmanager
-    def undisturbed(self) -> Iterator[dict[str, Any] | None]:
-        """Yield the `meta`, which nobody changes until the block ends, or None where somebody is about to."""
-        with closing(self._connect()) as connection:
-            connection.execute("PRAGMA query_only = OFF")
-            connection.execute("PRAGMA busy_timeout = 0")
+    def if_undisturbed(self, do: Callable[[dict[str, Any]], object]) -> None:
+        """Call `do` with the `meta`, which nobody changes meanwhile; not at all where somebody is about to."""
+        with change_errors(self.path):
+            connection = self._connect(writable=True)
             try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error:
-                yield None
-            else:
-                yield read_meta(connection)
+                connection.execute("PRAGMA busy_timeout = 0")
+                with suppress(sqlite3.OperationalError):
+                    connection.execute("BEGIN IMMEDIATE")
+                if connection.in_transaction:
+                    do(opening.read_meta(self.path, connection))
+                    connection.execute("ROLLBACK")
+            finally:
+                connection.close()
 
-    def copy_to(self, path: Path, meta: dict[str, Any]) -> None:
+    def copy_to(self, path: Path, indexes: Container[str]) -> None:
         """Write a consistent copy of the records to a new file at `path`, in the present format.
 
         Args:
             path: The new file.
-            meta: What it is to have. Vectors of added entities are kept for the indexes that it names.
+            indexes: The fingerprints of the indexes to keep in `meta`, with the vectors of added entities for them.
 
         Raises:
             PelError: Another process has changed the KB since it was opened.
         """
         # Through SQLite: closing a plain file handle on the database would drop this process's locks on it.
-        with closing(self._connect()) as connection, closing(sqlite3.connect(path)) as copy:
+        with read_errors(self.path), closing(self._connect()) as connection, closing(sqlite3.connect(path)) as copy:
             connection.backup(copy)
             now = read_meta(copy)
             if now != self.meta:
                 raise PelError(f"{self.path}: has changed since it was opened; open the KB again and repeat.")
             with copy:
                 schema.upgrade(copy, now)
-                for fingerprint in now["indexes"].keys() - meta["indexes"].keys():
-                    writing.forget_vectors(copy, fingerprint)
-                schema.write_meta(copy, meta | {"format_version": FORMAT_VERSION})
+                for fingerprint in [one for one in now["indexes"] if one not in indexes]:
+                    writing.forget_vectors(copy, now, fingerprint)
+                    del now["indexes"][fingerprint]
+                schema.write_meta(copy, now)
+
+    def damage(self) -> list[str]:
+        """Read the whole file, and say what is wrong with it. Nobody can change it meanwhile."""
+        return self._read(self._damage)
+
+    @property
+    def has_hashes(self) -> bool:
+        """Whether `damage` can tell that records have changed: older versions of spacy-pel wrote no hashes."""
+        return digest.HASHES in self.meta
 
     def close(self) -> None:
         """Close the connections of this process."""
-        for key in [key for key in self._connections if key[0] == os.getpid()]:
-            self._connections.pop(key).close()
-            self._versions.pop(key, None)
+        self._connections.close()
+
+    def _state(self, connection: sqlite3.Connection) -> State:
+        meta = opening.read_meta(self.path, connection)
+        removed = np.array(schema.removed_rows(connection), dtype=np.int64)
+        return State(meta, EntityRows(removed), schema.added_vectors(connection, meta))
+
+    def _damage(self, connection: sqlite3.Connection) -> list[str]:
+        found = [text for (text,) in fetched(connection, "PRAGMA integrity_check") if text != "ok"]
+        problems = [f"{self.path}: SQLite finds that its file is damaged: {found[0]}"] if found else []
+        changed = digest.changed_tables(connection, opening.read_meta(self.path, connection))
+        return [*problems, *(f'{self.path}: the table "{one}" is not as spacy-pel has written it' for one in changed)]
 
     def _scan(self, columns: str) -> Iterator[tuple]:
         query = f"SELECT {columns} FROM entities WHERE row >= ? AND row < ? ORDER BY row"
@@ -288,7 +321,11 @@ class RecordStore:
             yield from self._fetch(query, (start, start + PARAMETERS))
 
     def _entity(self, record: tuple) -> Entity:
-        return entity_of(record, self.latest.get("type_names"))
+        try:
+            with damage_named(self.path):
+                return entity_of(record, self.latest.get("type_names"))
+        except PelError as error:
+            raise PelError(damage(self.path, error)) from error
 
     def _select(self, columns: str, key: str, values: Iterable[Any], table: str = "entities") -> Iterator[tuple]:
         remaining = iter(values)
@@ -297,96 +334,32 @@ class RecordStore:
             yield from self._fetch(f"SELECT {columns} FROM {table} WHERE {key} IN ({marks})", batch)
 
     def _fetch(self, query: str, parameters: Sequence[Any]) -> list[tuple]:
-        with self._reading() as connection:
-            return connection.execute(query, parameters).fetchall()
+        return self._read(lambda connection: fetched(connection, query, parameters))
 
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection to read from, at one moment of the file, once its changes have been noticed."""
-        with self._readable():
-            connection = self._connection()
-            connection.execute("BEGIN")
+    def _read(self, ask: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """What `ask` reads at one moment of the file, once the changes of the file have been noticed."""
+        with read_errors(self.path):
             try:
-                self._notice_changes(connection)
-                yield connection
-            finally:
-                connection.execute("COMMIT")
+                return self._connections.read(ask)
+            except sqlite3.OperationalError as error:
+                if "readonly" not in str(error) or not opening.roll_back(self.path):
+                    raise
+                return self._connections.read(ask)  # now that what a killed writer left is rolled back
 
-    def _notice_changes(self, connection: sqlite3.Connection) -> None:
-        key, version = _here(), pragma(connection, "data_version")
-        if self._versions.get(key) == version:
-            return
-        meta = read_meta(connection)
-        if meta["numbering"] != self.meta["numbering"]:
-            raise PelError(f"{self.path}: its entities were numbered anew since it was opened; open the KB again.")
-        if meta != self.latest:
-            self.latest = meta
-        self._versions[key] = version
-
-    def _connection(self) -> sqlite3.Connection:
-        key = _here()
-        if key not in self._connections:
-            self._connections[key] = self._connect()
-        return self._connections[key]
-
-    def _connect(self) -> sqlite3.Connection:
-        if not self.path.is_file():
-            raise PelError(f"{self.path}: the file is missing; {self.remedy()}")
-        # Read-write, since SQLite must roll back what a killed writer left; `query_only` keeps everything else out.
-        connection = sqlite3.connect(
-            f"{self.path.as_uri()}?mode=rw",
-            uri=True,
-            isolation_level=None,
-            timeout=LOCK_SECONDS,
-            check_same_thread=False,  # `close` is called from one thread for all of them
-        )
+    def _connect(self, *, writable: bool = False) -> sqlite3.Connection:
+        connection = opening.connect(self.path, writable=writable)
         try:
-            connection.execute("PRAGMA query_only = ON")
-            self._check(connection)
+            build = opening.read_meta(self.path, connection)["build"]
+            if build != self.meta.get("build", build):
+                raise PelError(f"{self.path}: another KB has taken its place since it was opened; open the KB again.")
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _check(self, connection: sqlite3.Connection) -> None:
-        """Raise unless `connection` is to a whole file of this format and to the KB that was opened first."""
-        with self._readable():
-            if pragma(connection, "application_id") != APPLICATION_ID:
-                raise PelError(f"{self.path}: this is not the entity file of a KB; {self.remedy()}")
-            size = pragma(connection, "page_count") * pragma(connection, "page_size")
-            if self.path.stat().st_size < size:  # asked for second: another process may be adding pages
-                raise PelError(f"{self.path}: the file is truncated; {self.remedy()}")
-            meta = read_meta(connection)
-        if meta.get("format_version") not in READABLE:
-            raise PelError(
-                f"{self.path}: format version {meta.get('format_version')}, this spacy-pel reads {FORMAT_VERSION}; "
-                f"{self.remedy()}"
-            )
-        if meta["build"] != self.meta.get("build", meta["build"]):
-            raise PelError(f"{self.path}: another KB has taken its place since it was opened; open the KB again.")
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, json.JSONDecodeError) as error:
-            raise PelError(
-                f"{self.path}: cannot be read as the entity file of a KB ({error}); {self.remedy()}"
-            ) from error
-
-    def remedy(self) -> str:
-        """What to do where this KB cannot be opened."""
-        folder = self.path.parent
-        pipeline = folder.parent.parent
-        if folder.is_file():
-            return f"{folder.name} is a file: build a KB from it with `python -m spacy pel build-kb {folder} kb`."
-        if (folder / "config.cfg").is_file():
-            return f"{folder.name} is a pipeline: name a KB folder that `python -m spacy pel build-kb` wrote."
-        if (pipeline / "config.cfg").is_file():
-            return f"index again with its KB folder: `python -m spacy pel index {pipeline} KB {pipeline} --force`."
-        force = " --force" if folder.exists() else ""
-        return f"build the KB with `python -m spacy pel build-kb SOURCE {folder}{force}`."
-
-
-def _here() -> tuple[int, int]:
-    return os.getpid(), threading.get_ident()
+    def _notice(self, connection: sqlite3.Connection) -> None:
+        meta = opening.read_meta(self.path, connection)
+        if meta["numbering"] not in (self.meta.get("numbering", meta["numbering"]), self._numbered_here):
+            raise PelError(f"{self.path}: its entities were numbered anew since it was opened; open the KB again.")
+        if meta != self.latest:
+            self.latest = meta

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice, starmap
 from typing import Any
 
@@ -17,10 +16,11 @@ from ..entity import Entity
 from ..names.normal_form import alias_key, distinct_forms
 from ..names.tables import is_searched, step, write_names
 from ..numbering import EntityRows
-from . import schema
+from . import digest, schema
 from .counts import Counts
 
 BATCH = 10_000
+RENUMBERED = ("entities", "forms", "types")  # the tables that name rows of entities, but for vectors
 SORTED = """
 INSERT INTO forms SELECT DISTINCT key, row FROM temp.new_forms ORDER BY key, row;
 INSERT INTO types SELECT DISTINCT type, row FROM temp.new_types ORDER BY type, row;
@@ -53,6 +53,7 @@ def build(
     meta["indexes"] = {}
     if counts.type_names:
         meta["type_names"] = counts.type_names
+    digest.count_again(connection, meta)
     index_names(connection, meta)
     schema.write_meta(connection, meta)
     connection.execute("COMMIT")
@@ -76,7 +77,8 @@ def add(connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence
     counts = Counts()
     first = meta["rows"]
     _insert(connection, enumerate(counts.count(entities), start=first))
-    connection.executemany("DELETE FROM retired WHERE id = ?", [(id,) for id in ids])
+    _note_new(connection, meta, list(enumerate(entities, start=first)))
+    _delete(connection, meta, "retired", "id = ?", [(id,) for id in ids])
     meta["rows"] += len(entities)
     if counts.type_names:
         meta["type_names"] = meta.get("type_names", {}) | counts.type_names
@@ -84,18 +86,22 @@ def add(connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence
     return EntityRows(np.arange(first, meta["rows"]))
 
 
-def add_vectors(connection: sqlite3.Connection, fingerprint: str, owners: EntityRows, vectors: np.ndarray) -> None:
+def add_vectors(
+    connection: sqlite3.Connection, meta: dict[str, Any], fingerprint: str, owners: EntityRows, vectors: np.ndarray
+) -> None:
     """Write the `vectors` (v, dim) of added entities for one index. owners: (v,), the row of each, ascending."""
     rows = owners.tolist()
     numbers = np.arange(len(rows)) - np.searchsorted(owners, owners)
     blobs = (vector.tobytes() for vector in vectors.astype("<f4"))
     values = zip(rows, [fingerprint] * len(rows), numbers.tolist(), blobs, strict=True)
     connection.executemany("INSERT INTO added_vectors VALUES (?, ?, ?, ?)", values)
+    keys = [(row, fingerprint) for row in dict.fromkeys(rows)]
+    digest.note(connection, meta, +1, "added_vectors", "row = ? AND fingerprint = ?", keys)
 
 
-def forget_vectors(connection: sqlite3.Connection, fingerprint: str) -> None:
+def forget_vectors(connection: sqlite3.Connection, meta: dict[str, Any], fingerprint: str) -> None:
     """Forget what `add_vectors` wrote for an index, whose files hold these vectors now or which is dropped."""
-    connection.execute("DELETE FROM added_vectors WHERE fingerprint = ?", (fingerprint,))
+    _delete(connection, meta, "added_vectors", "fingerprint = ?", [(fingerprint,)])
 
 
 def remove(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[str]) -> None:
@@ -105,7 +111,7 @@ def remove(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[s
         PelError: An id is not there.
     """
     delete_entities(connection, meta, ids)
-    connection.executemany("DELETE FROM retired WHERE successor = ?", [(id,) for id in ids])
+    _delete(connection, meta, "retired", "successor = ?", [(id,) for id in dict.fromkeys(ids)])
 
 
 def delete_entities(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[str]) -> None:
@@ -115,7 +121,7 @@ def delete_entities(connection: sqlite3.Connection, meta: dict[str, Any], ids: S
     if missing := [id for id in wanted if id not in rows]:
         raise PelError(f"{_some(missing)} not in the KB; nothing was changed.")
     counts = Counts()
-    for _ in counts.count(_delete_row(connection, row) for row in rows.values()):
+    for _ in counts.count(_delete_row(connection, meta, row) for row in rows.values()):
         pass
     _recount(connection, meta, counts, -1)
 
@@ -125,10 +131,14 @@ def renumber_rows(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     empty = schema.removed_rows(connection)
     if not empty:
         return
-    connection.create_function("closed_up", 1, lambda row: row - bisect_left(empty, row), deterministic=True)
-    for table in ("entities", "forms", "types"):  # in ascending order: what moves down finds its place free
-        connection.execute(f"UPDATE {table} SET row = closed_up(row) WHERE row > ?", (empty[0],))
+    connection.execute("CREATE TEMP TABLE gaps (row INTEGER PRIMARY KEY, before INTEGER)")
+    connection.executemany("INSERT INTO gaps VALUES (?, ?)", zip(empty, range(1, len(empty) + 1), strict=True))
+    for table in RENUMBERED:  # in ascending order: what moves down finds its place free
+        gaps = f"(SELECT before FROM gaps WHERE gaps.row < {table}.row ORDER BY gaps.row DESC LIMIT 1)"
+        connection.execute(f"UPDATE {table} SET row = row - {gaps} WHERE row > ?", (empty[0],))
+    connection.execute("DROP TABLE gaps")
     connection.execute("DELETE FROM removed")
+    digest.count_again(connection, meta, (*RENUMBERED, "removed"))
     meta["rows"] -= len(empty)
     meta["numbering"] += 1
 
@@ -144,9 +154,10 @@ def index_names(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     """Write the index of the names of all entities, whose rows have no gaps."""
     n_names = meta["counts"]["entities"] + meta["counts"]["aliases"]
     query = "SELECT name, aliases FROM entities WHERE row % ? = 0 ORDER BY row"
-    found = connection.execute(query, (step(n_names),))
+    found = schema.fetched(connection, query, (step(n_names),))
     forms = (distinct_forms(name, schema.loaded(aliases)) for name, aliases in found)
     written = write_names(connection, forms, is_searched(n_names))
+    digest.count_again(connection, meta, ("name_arrays", "postings"))
     meta["names"] = written | {"of": meta["rows"], "numbering": meta["numbering"]}  # which tells it from an older one
 
 
@@ -166,14 +177,29 @@ def _insert(
         connection.executemany(f"INSERT OR IGNORE INTO {types} VALUES (?, ?)", _type_rows(batch))
 
 
-def _delete_row(connection: sqlite3.Connection, row: int) -> Entity:
+def _note_new(connection: sqlite3.Connection, meta: dict[str, Any], numbered: list[tuple[int, Entity]]) -> None:
+    digest.note(connection, meta, +1, "entities", "row = ?", [(row,) for row, _ in numbered])
+    digest.note(connection, meta, +1, "forms", "key = ? AND row = ?", set(_form_rows(numbered)))
+    digest.note(connection, meta, +1, "types", "type = ? AND row = ?", set(_type_rows(numbered)))
+
+
+def _delete_row(connection: sqlite3.Connection, meta: dict[str, Any], row: int) -> Entity:
     entity = schema.entity_of(connection.execute("SELECT * FROM entities WHERE row = ?", (row,)).fetchone(), None)
-    connection.executemany("DELETE FROM forms WHERE key = ? AND row = ?", _form_rows([(row, entity)]))
-    connection.executemany("DELETE FROM types WHERE type = ? AND row = ?", _type_rows([(row, entity)]))
-    connection.execute("DELETE FROM entities WHERE row = ?", (row,))
-    connection.execute("DELETE FROM added_vectors WHERE row = ?", (row,))
+    _delete(connection, meta, "forms", "key = ? AND row = ?", set(_form_rows([(row, entity)])))
+    _delete(connection, meta, "types", "type = ? AND row = ?", set(_type_rows([(row, entity)])))
+    _delete(connection, meta, "entities", "row = ?", [(row,)])
+    _delete(connection, meta, "added_vectors", "row = ?", [(row,)])
     connection.execute("INSERT INTO removed VALUES (?)", (row,))
+    digest.note(connection, meta, +1, "removed", "row = ?", [(row,)])
     return entity
+
+
+def _delete(
+    connection: sqlite3.Connection, meta: dict[str, Any], table: str, where: str, keys: Collection[tuple]
+) -> None:
+    """Delete the rows of a table for which `where` holds with one of `keys`; none with two of them."""
+    digest.note(connection, meta, -1, table, where, keys)
+    connection.executemany(f"DELETE FROM {table} WHERE {where}", keys)
 
 
 def _form_rows(batch: Iterable[tuple[int, Entity]]) -> Iterator[tuple[int, int]]:
@@ -187,7 +213,7 @@ def _type_rows(batch: Iterable[tuple[int, Entity]]) -> Iterator[tuple[str, int]]
 def _index_ids(connection: sqlite3.Connection) -> None:
     """Index the ids once they are all there: one sort, and no look-up per insertion."""
     try:
-        connection.execute("CREATE UNIQUE INDEX entity_ids ON entities (id)")
+        connection.execute(schema.ENTITY_IDS)
     except sqlite3.IntegrityError:
         id, first, second = connection.execute(
             "SELECT id, MIN(row), MAX(row) FROM entities GROUP BY id HAVING COUNT(*) > 1 LIMIT 1"

@@ -8,6 +8,7 @@ from tiny import unit_vectors
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.files import sample_digest
 from spacy_pel.kb.index.on_disk import folder_of
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
@@ -211,13 +212,29 @@ def test_verify_names_the_index_and_finds_foreign_owners(tmp_path):
     for fingerprint in ("a", "b"):
         kb.index([unit_vectors(5, DIM)], dim=DIM, metric="cosine", fingerprint=fingerprint)
     assert verify(kb) == []
-    with kb._store.change() as (_, meta):
+
+    def edit(_, meta):
         owners = kb.path / meta["indexes"]["b"]["files"]["owners"]["name"]
         np.save(owners, np.array([0, 1, 2, 9, 3]))
-        from spacy_pel.kb.index.files import sample_digest
-
         meta["indexes"]["b"]["files"]["owners"]["sample"] = sample_digest(owners)
+
+    kb.records.change(edit)
     problems = verify(KnowledgeBase(kb.path))
     assert len(problems) == 3 and "owners-1.npy: its SHA-256" in problems[0]
     assert "index b: the owners of the vectors are not in the order" in problems[1]
     assert "index b: 1 vectors belong to no entity" in problems[2]
+
+
+def test_owners_that_are_no_entities_are_named_by_a_search(tmp_path):
+    for number, wrong in enumerate(([0, 1, 2, 3, 5], [0, 3, 2, 3, 4], [-1, 0, 1, 2, 3])):
+        kb = make_kb(tmp_path / f"kb{number}", 5)
+        kb.index([unit_vectors(5, DIM)], dim=DIM, metric="cosine", fingerprint="a")
+
+        def edit(_, meta, kb=kb, wrong=wrong):
+            owners = meta["indexes"]["a"]["files"]["owners"]
+            np.save(kb.path / owners["name"], np.array(wrong))
+            owners["sample"] = sample_digest(kb.path / owners["name"])
+
+        kb.records.change(edit)
+        with pytest.raises(PelError, match=r"owners-1\.npy: is damaged"):
+            KnowledgeBase(kb.path).entity_index().search(unit_vectors(1, DIM), 2)

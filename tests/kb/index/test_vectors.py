@@ -185,3 +185,105 @@ def test_a_gpu_build_of_faiss_searches_a_copy(vectors, monkeypatch):
     monkeypatch.setattr("spacy_pel.kb.index.vectors.MOST_ON_GPU", 100)
     with_copy.search(vectors[:7], 200)
     assert with_copy._copy.searched == 2, "more than faiss takes on a GPU"
+
+
+# --- files that somebody else has made -------------------------------------------------------------------------------
+
+
+def nsg(clustered) -> faiss.Index:
+    index = faiss.index_factory(16, "NSG8,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.add(clustered[:500])
+    return index
+
+
+def refined(clustered) -> faiss.Index:
+    index = faiss.IndexRefineFlat(faiss.index_factory(16, "NSG8,Flat", faiss.METRIC_INNER_PRODUCT))
+    index.add(clustered[:500])
+    return index
+
+
+def in_cells_of_a_graph(clustered) -> faiss.Index:
+    index = faiss.IndexIVFFlat(nsg(clustered), 16, 500, faiss.METRIC_INNER_PRODUCT)
+    index.train(clustered)
+    index.add(clustered)
+    return index
+
+
+def hnsw(clustered) -> faiss.IndexHNSWFlat:
+    index = faiss.IndexHNSWFlat(16, 8, faiss.METRIC_INNER_PRODUCT)
+    index.add(clustered[:500])
+    return index
+
+
+def with_a_link_out(clustered) -> faiss.Index:
+    index = hnsw(clustered)
+    links = faiss.rev_swig_ptr(index.hnsw.neighbors.data(), index.hnsw.neighbors.size())
+    links[3] = 499 + 10**6
+    return index
+
+
+def that_looks_too_far(clustered) -> faiss.Index:
+    index = hnsw(clustered)
+    index.hnsw.efSearch = 2**31 - 1
+    return index
+
+
+def that_takes_too_many(clustered) -> faiss.Index:
+    index = faiss.index_factory(16, "PQ8x4,RFlat", faiss.METRIC_INNER_PRODUCT)
+    index.train(clustered)
+    index.add(clustered)
+    index.k_factor = 1e9
+    return index
+
+
+def with_another_number_of_cells(clustered) -> faiss.Index:
+    index = faiss.index_factory(16, "IVF16,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.train(clustered)
+    index.add(clustered)
+    index.nprobe = 10**9
+    return index
+
+
+MADE = [
+    (nsg, "is no index of faiss that spacy-pel writes"),
+    (refined, "IndexNSGFlat is no kind of index"),
+    (in_cells_of_a_graph, "IndexNSGFlat is no kind of index"),
+    (with_a_link_out, r"cannot read this file as vectors \("),
+    (that_looks_too_far, "its graph looks at 2147483647 vectors"),
+    (that_takes_too_many, "times as many candidates|k_factor"),
+    (with_another_number_of_cells, "visits 1000000000 of 16 cells|nprobe"),
+]
+
+
+@pytest.mark.parametrize("make, message", MADE, ids=[make.__name__ for make, _ in MADE])
+def test_indexes_that_spacy_pel_never_writes_are_refused(clustered, tmp_path, make, message):
+    faiss.write_index(make(clustered), str(tmp_path / "v.faiss"))
+    with pytest.raises(PelError, match=message):
+        VectorIndex.open(tmp_path / "v.faiss")
+
+
+@pytest.mark.parametrize("index_type", ["NSG8,Flat", "RQ4x4", "IVF16,RaBitQ"])
+def test_they_are_not_written_either(clustered, tmp_path, index_type):
+    with pytest.raises(PelError, match="is no kind of index that a KB is searched with"):
+        VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type=index_type)
+
+
+def test_numbers_that_are_not_there_are_refused(clustered, tmp_path):
+    index = faiss.index_factory(16, "IVF16,Flat", faiss.METRIC_INNER_PRODUCT)
+    index.train(clustered)
+    index.add_with_ids(clustered[:500], np.arange(500) + 10**6)
+    faiss.write_index(index, str(tmp_path / "v.faiss"))
+    made = VectorIndex.open(tmp_path / "v.faiss")
+    with pytest.raises(PelError, match=r"v\.faiss: is damaged \(it finds vectors that are not there\)"):
+        made.search(clustered[:3], 5)
+    with pytest.raises(PelError, match=r"v\.faiss: is damaged"):
+        made.vectors(np.array([7]))
+
+
+def test_a_path_that_is_not_utf8(clustered, tmp_path):
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    for index_type in ("IVF16,SQ8", "flat"):
+        path = folder / f"v{VectorIndex.suffix(index_type)}"
+        VectorIndex.write(path, [clustered], count=2000, dim=16, index_type=index_type)
+        assert len(VectorIndex.open(path)) == 2000

@@ -1,0 +1,38 @@
+"""How commands print. All that they show may quote a KB or a corpus, and goes through `visible`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import typer
+from wasabi import Printer
+
+from ..visible import visible
+
+
+class VisiblePrinter(Printer):
+    """wasabi's printer, for texts of others."""
+
+    def text(self, title: Any = "", text: Any = "", *args: Any, **kwargs: Any) -> Any:
+        """Print a message. `good`, `warn`, `info` and `fail` do, too."""
+        return super().text(visible(str(title), keep="\n"), visible(str(text), keep="\n"), *args, **kwargs)
+
+    def table(self, data: Collection | dict, **kwargs: Any) -> Any:
+        """Print a table, every cell on one line."""
+        rows = data.items() if isinstance(data, dict) else data
+        if header := kwargs.get("header"):
+            kwargs["header"] = _cells(header)
+        return super().table([_cells(row) for row in rows], **kwargs)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines as they are, but for what a terminal would obey."""
+    typer.echo(visible(text, keep="\n\t"), err=err)
+
+
+def _cells(row: Iterable[Any]) -> list[str]:
+    return [visible(str(cell)) for cell in row]
+
+
+msg = VisiblePrinter()

@@ -1,0 +1,72 @@
+"""Folders that appear at once: who writes one keeps it until it is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from spacy_pel.errors import PelError
+from spacy_pel.files.folders import new_folder
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+
+BEGUN = """
+import sys
+from pathlib import Path
+from spacy_pel.files.folders import new_folder
+with new_folder(Path(sys.argv[1])) as folder:
+    print(folder, flush=True)
+    sys.stdin.readline()
+    (folder / "file").write_text("done")
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """Another process that has begun to write a folder."""
+    command = [sys.executable, "-c", BEGUN, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_a_second_writer_is_refused_and_the_first_goes_on(tmp_path, writer):
+    with pytest.raises(PelError, match="out: another process is writing it; wait"), new_folder(tmp_path / "out"):
+        pass
+    writer.communicate("\n")
+    assert writer.returncode == 0 and (tmp_path / "out" / "file").read_text() == "done"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path, writer):
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    assert len(os.listdir(tmp_path)) == 1
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "file").touch()
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_two_builds_of_one_kb(tmp_path):
+    def entities():
+        yield Entity("a", "first")
+        with pytest.raises(PelError, match="another process is writing it"):
+            KnowledgeBase.create(tmp_path / "kb", [Entity("b", "second")])
+
+    assert list(KnowledgeBase.create(tmp_path / "kb", entities())) == ["a"]
+    assert os.listdir(tmp_path) == ["kb"]
+
+
+def test_a_kb_on_a_path_that_is_not_utf8(tmp_path):
+    path = tmp_path / "caf\udce9" / "kb"
+    kb = KnowledgeBase.create(path, [Entity("a", "first"), Entity("b", "second")])
+    kb.remove(["a"])
+    assert list(KnowledgeBase(path)) == ["b"] and list(kb.copy_to(tmp_path / "\udcff")) == ["b"]
+    with pytest.raises(PelError) as error:
+        KnowledgeBase(path / "none")
+    assert "caf\\xe9/kb/none" in str(error.value).encode().decode()
