@@ -13,15 +13,11 @@ A `cfg` that names no parts is of an earlier version. Its parts have their plain
 
 from __future__ import annotations
 
-import fcntl
-import glob
 import hashlib
 import json
 import os
 import secrets
-import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -31,8 +27,9 @@ from ..errors import PelError
 from .atomic import write_atomically
 from .folders import sync
 from .hashes import Hash, check_hash, hash_of
+from .leftovers import alone, announce, clean, is_plain
 
-STATE, ANNOUNCED, KEY = "cfg", ".saving", "saved"
+STATE, KEY = "cfg", "saved"
 KEYS = Hash.__annotations__.keys()
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -135,12 +132,12 @@ class Layout:
             PelError: Another process saves here, or `cfg` cannot be written.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with alone(folder):
             before = self._parts_before(folder)
             old = {part["name"] for part in before.values()} | set(kept.values())
-            _clean(folder, old)
+            clean(folder, old)
             new = {part: _free_name(folder, part) for part in writers}
-            _announce(folder, old | set(new.values()))
+            announce(folder, old | set(new.values()))
             try:
                 for part, writer in writers.items():
                     writer(folder / new[part])
@@ -148,9 +145,9 @@ class Layout:
                 parts = {part: self._record(folder, part, name, before) for part, name in (new | dict(kept)).items()}
                 _write(folder, state, {"parts": parts, "notes": dict(notes)})
             except BaseException:
-                _clean(folder, old)
+                clean(folder, old)
                 raise
-            _clean(folder, {part["name"] for part in parts.values()})
+            clean(folder, {part["name"] for part in parts.values()})
 
     def _parts_before(self, folder: Path) -> dict[str, Part]:
         try:
@@ -173,7 +170,7 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     Raises:
         PelError: `cfg` is broken or cannot be written, or another process saves here.
     """
-    with _alone(folder):
+    with alone(folder):
         block = _read(folder / STATE).get(KEY) if (folder / STATE).exists() else None
         _write(folder, state, block)
 
@@ -202,7 +199,7 @@ def _is_block(block: dict[str, Any]) -> bool:
     parts, notes = block.get("parts"), block.get("notes")
     if not isinstance(parts, dict) or not isinstance(notes, dict):
         return False
-    return all(isinstance(part, dict) and _is_plain(part.get("name")) and _has_hashes(part) for part in parts.values())
+    return all(isinstance(part, dict) and is_plain(part.get("name")) and _has_hashes(part) for part in parts.values())
 
 
 def _has_hashes(part: dict[str, Any]) -> bool:
@@ -233,10 +230,6 @@ def _files(path: Path) -> dict[str, Path]:
     return {name: file for name, file in sorted(found.items()) if not file.name.startswith(".")}
 
 
-def _is_plain(name: Any) -> bool:
-    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
-
-
 def _free_name(folder: Path, part: str) -> str:
     return f"{part}-{secrets.token_hex(4)}" if os.path.lexists(folder / part) else part
 
@@ -244,59 +237,3 @@ def _free_name(folder: Path, part: str) -> str:
 def _sync(path: Path) -> None:
     for file in (*path.rglob("*"), path):
         sync(file)
-
-
-# --- what a killed process leaves ---
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let no other process save to `folder` meanwhile. The lock goes with its process."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise PelError(f"{folder}: another process is saving here; wait until it has.") from error
-    except OSError:  # a file system without locks
-        pass
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _announce(folder: Path, names: Iterable[str]) -> None:
-    write_atomically(folder / ANNOUNCED, json.dumps(sorted(names)).encode())
-
-
-def _announced(folder: Path) -> list[str]:
-    try:
-        names = json.loads((folder / ANNOUNCED).read_bytes())
-    except (OSError, ValueError):
-        return []
-    return [name for name in names if _is_plain(name)] if isinstance(names, list) else []
-
-
-def _clean(folder: Path, in_use: Collection[str]) -> None:
-    """Remove what was announced here and is not in use, with the temporary files beside it."""
-    for name in set(_announced(folder)) - set(in_use):
-        _remove(folder / name)
-        for path in folder.glob(f".{glob.escape(name)}.???-*"):  # .new- and .old-: see `files.folders`
-            _remove(path)
-    for name in (STATE, ANNOUNCED):
-        for path in folder.glob(f".{name}.*.tmp"):
-            _remove(path)
-    (folder / ANNOUNCED).unlink(missing_ok=True)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or folder, so that nobody finds a part of it under its name."""
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.is_dir():
-        hidden = path.with_name(f".{path.name.lstrip('.')}.old-{secrets.token_hex(4)}")
-        if not path.name.startswith("."):
-            path.rename(hidden)
-            path = hidden
-        shutil.rmtree(path, ignore_errors=True)

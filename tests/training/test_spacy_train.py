@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -130,7 +131,7 @@ def test_train_index_tune_evaluate(tmp_path, layout, negatives):
     dev, train = tmp_path / "dev.spacy", tmp_path / "train.spacy"
     result = spacy_cli("pel", "evaluate", tmp_path / "linker", dev, "--train", train, "--output", output)
     assert result.returncode == 0, result.stderr
-    measured = srsly.read_json(output)
+    measured = json.loads(output.read_text())  # exactly, where srsly rounds
     assert (measured["n_mentions"], measured["n_in_kb"], measured["n_nil"]) == (15, 12, 3)
     assert measured["recall_at_1"] == measured["seen_recall_at_1"] > 0.8 and measured["recall_at_64"] == 1.0
     assert measured["nil_f1"] > 2 * 0.2 / 1.2 - 1e-6 and measured["nil_base_rate"] == 0.2  # not below calling all NIL
