@@ -17,7 +17,7 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.records.digest import TABLES, changed_tables, count_again
 from spacy_pel.kb.verify import verify
 
-FLIPS = 150
+FLIPS = 80
 
 
 def entities() -> list[Entity]:

@@ -49,12 +49,14 @@ class NameIndex:
             PelError: The KB is one of format 2, whose names have no index.
         """
         grams = np.unique(name_grams([normalized(text)]).grams)
-        with damage_named(self._records.path):
-            self._load()
-            weights = self._weights(grams)
-            norm = max(float(np.sqrt(weights.sum())), TINY)
-            similarity = self._alike(grams, weights) / norm
-            return NameMatch(text, self, grams, norm, similarity, self._records.rows_named(text))
+        while True:
+            loaded = self._load()
+            try:
+                with damage_named(self._records.path):
+                    return self._match(text, grams)
+            except PelError:
+                if self._records.latest_meta().get("names") == loaded:
+                    raise  # no other process has written the index again meanwhile
 
     def compare(self, grams: np.ndarray, norm: float, rows: EntityRows) -> np.ndarray:
         """The similarity (n,) float32 of a text with these 3-grams to the entities at `rows` (n,), by their records."""
@@ -69,6 +71,12 @@ class NameIndex:
         best = np.zeros(len(rows), dtype=np.float32)
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
+
+    def _match(self, text: str, grams: np.ndarray) -> NameMatch:
+        weights = self._weights(grams)
+        norm = max(float(np.sqrt(weights.sum())), TINY)
+        similarity = self._alike(grams, weights) / norm
+        return NameMatch(text, self, grams, norm, similarity, self._records.rows_named(text))
 
     def _alike(self, grams: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The products of a text with the best names of the indexed entities, (n,) float32, by their row."""
@@ -87,8 +95,8 @@ class NameIndex:
         places, known = _places(grams, self._arrays["grams"])
         return squared_idf(np.where(known, self._arrays["counts"][places], 0), self._meta["names"])
 
-    def _load(self) -> None:
-        """Read the arrays, anew where the index has been written again."""
+    def _load(self) -> dict[str, int]:
+        """Read the arrays, anew where the index has been written again. Returns its `meta`."""
         latest = self._records.latest_meta().get("names")
         if latest is None:
             raise PelError(
@@ -97,8 +105,11 @@ class NameIndex:
             )
         if latest != self._meta:
             types = {"grams": "<i8", "counts": "<i4", "first": "<i4", "norms": "<f4"}
-            self._arrays = {key: np.frombuffer(blob, types[key]) for key, blob in self._records.name_arrays().items()}
+            found = self._records.name_arrays()
+            with damage_named(self._records.path):
+                self._arrays = {key: np.frombuffer(blob, types[key]) for key, blob in found.items()}
             self._meta = latest
+        return latest
 
 
 class NameMatch:

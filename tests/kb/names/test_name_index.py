@@ -121,3 +121,19 @@ def test_another_process_compacts(tmp_path):
     other.add([Entity("D1", "Heart block")], unit_vectors(1, 8), "f")
     other.compact()
     assert kb.names.match("heart block").scores(np.array([12]))[0].tolist() == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_an_index_that_is_written_again_amid_a_look_up_is_read_again(tmp_path, monkeypatch):
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity(f"E{i}", f"compound {i}") for i in range(5)])
+    kb.names.match("compound")
+    postings, other = kb.records.postings, KnowledgeBase(kb.path)
+
+    def overtaken(grams):
+        monkeypatch.setattr(kb.records, "postings", postings)
+        other.add([Entity(f"N{i}", f"novel compound {i}") for i in range(50)])
+        other.index([np.ones((55, 2), "float32")], dim=2, metric="dot", fingerprint="a")
+        return postings(grams)
+
+    monkeypatch.setattr(kb.records, "postings", overtaken)
+    rows = kb.names.match("novel compound 49").best(1)
+    assert kb.ids(rows).tolist() == ["N49"]
