@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import importlib
 import logging
 import os
 import secrets
@@ -11,11 +10,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..errors import PelError
+from .locks import locked
 
-fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 logger = logging.getLogger("spacy_pel")
 
 
@@ -38,7 +36,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for other in _siblings(path, "new"):
-        with _locked(other) as abandoned:
+        with locked(other) as abandoned:
             if not abandoned:
                 raise PelError(
                     f"{path}: another process is writing it; wait until that is done, or name another folder."
@@ -46,7 +44,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(other, ignore_errors=True)
     folder = _sibling(path, "new")
     folder.mkdir()
-    with _locked(folder):
+    with locked(folder):
         yield from _filled(path, folder)
 
 
@@ -55,8 +53,7 @@ def _filled(path: Path, folder: Path) -> Iterator[Path]:
     aside = None
     try:
         yield folder
-        for file in (*folder.rglob("*"), folder):
-            sync(file)
+        sync_all(folder)
         if path.exists():
             aside = _sibling(path, "old")
             path.rename(aside)
@@ -73,30 +70,6 @@ def _filled(path: Path, folder: Path) -> Iterator[Path]:
         logger.info("%s: removed", old)
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder for the block, or as long as the process lives. Yields whether nobody else has locked it."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # it is gone by now, or this is Windows, where folders cannot be locked
-        yield True
-        return
-    try:
-        yield fcntl is None or _lock(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # some network disks have no locks
-        return True
-    return True
-
-
 def left_aside(path: Path) -> list[Path]:
     """The folders that were renamed aside to make room at `path` and not removed yet."""
     return _siblings(path, "old")
@@ -109,6 +82,12 @@ def check_not_left_aside(path: Path) -> None:
             f"{path}: there is no KB; {aside[-1]} is the one that a killed process was about to replace: rename "
             f"it back or build the KB again."
         )
+
+
+def sync_all(path: Path) -> None:
+    """Wait until a file, or a folder with all in it, is on the disk."""
+    for file in (*path.rglob("*"), path):
+        sync(file)
 
 
 def sync(path: Path) -> None:

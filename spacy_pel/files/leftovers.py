@@ -6,10 +6,8 @@ removes those that are not.
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import json
-import os
 import re
 import secrets
 import shutil
@@ -20,6 +18,7 @@ from typing import Any
 
 from ..errors import PelError
 from .atomic import write_atomically
+from .locks import locked
 
 ANNOUNCED = ".saving"
 TEMPORARY = re.compile(r"\.(cfg|\.saving)\.\d+\.tmp")
@@ -32,18 +31,10 @@ def alone(folder: Path) -> Iterator[None]:
     Raises:
         PelError: Another process does.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise PelError(f"{folder}: another process is saving here; wait until it has.") from error
-    except OSError:  # a file system without locks
-        pass
-    try:
+    with locked(folder) as nobody_else:
+        if not nobody_else:
+            raise PelError(f"{folder}: another process is saving here; wait until it has.")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def announce(folder: Path, names: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ from typing import Any, TypedDict
 
 from ..errors import PelError
 from .atomic import write_atomically
-from .folders import sync
+from .folders import sync, sync_all
 from .hashes import Hash, check_hash, hash_of
 from .leftovers import alone, announce, clean, is_plain
 
@@ -141,7 +141,7 @@ class Layout:
             try:
                 for part, writer in writers.items():
                     writer(folder / new[part])
-                    _sync(folder / new[part])
+                    sync_all(folder / new[part])
                 parts = {part: self._record(folder, part, name, before) for part, name in (new | dict(kept)).items()}
                 _write(folder, state, {"parts": parts, "notes": dict(notes)})
             except BaseException:
@@ -232,8 +232,3 @@ def _files(path: Path) -> dict[str, Path]:
 
 def _free_name(folder: Path, part: str) -> str:
     return f"{part}-{secrets.token_hex(4)}" if os.path.lexists(folder / part) else part
-
-
-def _sync(path: Path) -> None:
-    for file in (*path.rglob("*"), path):
-        sync(file)

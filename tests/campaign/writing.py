@@ -162,7 +162,7 @@ def make(folder: Path) -> None:
         shutil.rmtree("kb")
     make_kb(Path("kb"), KNOWN)
     shutil.copytree("linker", "removed")
-    pel_app("kb remove removed D001241 D003490".split(), standalone_mode=False)
+    pel_app(["kb", "remove", "removed", "D001241", "D003490"], standalone_mode=False)
     new = [{"id": f"N{i}", "name": f"novel disease {i}", "types": ["Disease"]} for i in range(30)]
     srsly.write_jsonl("new.jsonl", new)
     srsly.write_jsonl("changed.jsonl", [{"id": e.id, "name": f"{e.name} again"} for e in ENTITIES[:4]])
