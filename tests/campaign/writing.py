@@ -19,7 +19,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,11 @@ DONE, REFUSED, TRACEBACK = 0, 1, 70
 KNOWN = ENTITIES[:-2]  # the corpus has mentions of all
 MANY = {"DOC": 1, "KB": 3, "PIPELINE": 6}  # tries, in proportion
 faults = ctypes.CDLL(None)
+# Imported here once, and not in every try
+for module in ("models.storage", "models.encoder_loader", "training.session", "pipeline.tuning", "pipeline.indexing"):
+    import_module(f"spacy_pel.{module}")
+for model in ("bert.modeling_bert", "bert.tokenization_bert_fast"):
+    import_module(f"transformers.models.{model}")
 
 
 def state_of_kb(path: Path) -> str:
@@ -323,8 +330,10 @@ def main(folder: Path, factor: float, seed: int = 0, only: str = "") -> None:
         for fault, method in (("killed", tries.killed), ("disk full", tries.full)):
             row = Row(writer.name, fault, tries.calls)
             n = min(tries.calls, max(2, round(factor * MANY[writer.kind])))
+            start = perf_counter()
             for at in sorted(draw.sample(range(1, tries.calls + 1), n)):
                 method(at, row)
+            print(f"{writer.name}: {(perf_counter() - start) / n:.1f} s a try", file=sys.stderr)
             print(json.dumps({**vars(row), "notes": row.notes[:5]}), flush=True)
 
 
