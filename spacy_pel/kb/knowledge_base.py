@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from .entity import Entity
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
 from .index.indexes import Indexes, check_owners, renumbered
-from .index.on_disk import FOLDER, remove_others, write_index
+from .index.on_disk import FOLDER, copy_files, remove_others, write_index
 from .index.vectors import auto_type
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex
@@ -382,9 +381,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         own = {key: record for key, record in self.meta["indexes"].items() if indexes is None or key in indexes}
         with new_folder(path) as folder:
             self.records.copy_to(folder / ENTITIES, own)
-            for file in (file for record in own.values() for file in record["files"].values()):
-                (folder / file["name"]).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self.path / file["name"], folder / file["name"])
+            copy_files(self.path, folder, own)
         return type(self)(path)
 
     def close(self) -> None:

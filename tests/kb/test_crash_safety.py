@@ -156,7 +156,7 @@ def test_killed_before_the_old_kb_is_removed(old):
 def test_killed_copy(old, tmp_path):
     target = old.copy_to(tmp_path / "target").path
     old.index([np.full((50, 4), 2.0, dtype="float32")], dim=4, metric="dot", fingerprint="old")
-    run_killed(f"knowledge_base.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
+    run_killed(f"on_disk.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
     assert check_before_or_after(target, {"old": 1.0}) == "old"
     old.copy_to(target)
     assert check_before_or_after(target, {"new": 2.0}) == "new"

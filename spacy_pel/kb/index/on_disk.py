@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
@@ -133,6 +134,13 @@ def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
     for empty in (*folder.glob(f"{FOLDER}/*"), folder / FOLDER):
         with suppress(OSError):
             empty.rmdir()
+
+
+def copy_files(folder: Path, to: Path, records: Mapping[str, IndexRecord]) -> None:
+    """Copy the files of the indexes in `records` from the KB at `folder` to the one at `to`."""
+    for file in (file for record in records.values() for file in record["files"].values()):
+        (to / file["name"]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / file["name"], to / file["name"])
 
 
 def _write_owners(folder: Path, path: Path, owners: EntityRows) -> FileRecord:
