@@ -15,6 +15,7 @@ import numpy as np
 from spacy.tokens import Span
 from spacy.util import minibatch
 
+from ..checks import check_choice, check_count
 from ..errors import PelError
 from ..kb.entity import Entity
 from .token_rows import TokenRows
@@ -24,6 +25,8 @@ MARKERS = (MENTION_START, MENTION_END, TITLE_END)
 TEMPLATES = ("biomedical", "general")
 ALIASES = ("never", "fallback", "first")
 ENTITIES_AT_ONCE = 8192
+SECTION = "[components.pel_linker.model]"
+SHORTEST_MENTION, SHORTEST_ENTITY = 8, 4  # rows, in tokens
 WORD = re.compile(r"\w+")
 
 
@@ -49,22 +52,11 @@ class RowSettings:
     context: int | None = None
 
     def __post_init__(self) -> None:
-        if self.context is not None and self.context < 0:
-            raise PelError(
-                f"[components.pel_linker.model]: context is {self.context}; make it 0 for the mention's text alone, a "
-                "number of tokens on either side, or null for all that fits."
-            )
-        if self.mention_length < 8 or self.entity_length < 4:
-            raise PelError(
-                "[components.pel_linker.model]: mention_length must be at least 8 and entity_length at least 4 tokens, "
-                f"not {self.mention_length} and {self.entity_length}."
-            )
-        if self.entity_template not in TEMPLATES:
-            raise PelError(
-                f"[components.pel_linker.model]: entity_template is {self.entity_template!r}; choose from {TEMPLATES}."
-            )
-        if self.aliases not in ALIASES:
-            raise PelError(f"[components.pel_linker.model]: aliases is {self.aliases!r}; choose one of {ALIASES}.")
+        check_count(SECTION, "context", self.context, optional=True, hint=" for all that fits")
+        check_count(SECTION, "mention_length", self.mention_length, least=SHORTEST_MENTION)
+        check_count(SECTION, "entity_length", self.entity_length, least=SHORTEST_ENTITY)
+        check_choice(SECTION, "entity_template", self.entity_template, TEMPLATES)
+        check_choice(SECTION, "aliases", self.aliases, ALIASES)
 
 
 class RowBuilder:

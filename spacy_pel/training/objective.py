@@ -10,6 +10,7 @@ import torch
 from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
+from ..checks import check_number
 from ..errors import PelError
 from ..models.encoder import token_batches
 from ..models.scoring.dual import Dual
@@ -42,8 +43,7 @@ class Objective:
     mask_names: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.mask_names <= 1:
-            raise PelError(f"[components.pel_linker]: mask_names = {self.mask_names} is no share from 0 to 1.")
+        check_number("[components.pel_linker]", "mask_names", self.mask_names, least=0, most=1)
         if self.loss.needs_log_q and (self.layout != "per_mention" or self.negatives.draw != "iid"):
             raise PelError(
                 "[components.pel_linker.loss]: spacy_pel.NCELoss.v1 corrects for independent draws; it needs "

@@ -177,5 +177,5 @@ def test_context(make_builder):
     assert mention(make_builder(context=0), text, "aspirin") == "[CLS] [Ms] aspirin [Me] [SEP]"
     assert mention(make_builder(context=1), text, "aspirin") == "[CLS] took [Ms] aspirin [Me] after [SEP]"
     assert mention(make_builder(context=99), text, "aspirin") == mention(make_builder(), text, "aspirin")
-    with pytest.raises(PelError, match=r"\[components.pel_linker.model\]: context is -1"):
+    with pytest.raises(PelError, match=r"\[components.pel_linker.model\]: context = -1"):
         make_builder(context=-1)
