@@ -11,6 +11,7 @@ from thinc.types import Floats3d
 from ..checks import check_number
 
 SECTION = "[components.pel_linker.adversarial]"
+NO_FGSM = "; for no FGSM set adversarial = null"
 LARGEST = 1000.0  # input embeddings are a ten-thousandth of that
 
 
@@ -36,10 +37,8 @@ class FGSM:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        check_number(
-            SECTION, "epsilon", self.epsilon, over=0, most=LARGEST, hint="; for no FGSM set adversarial = null"
-        )
-        check_number(SECTION, "weight", self.weight, least=0, most=LARGEST)
+        check_number(SECTION, "epsilon", self.epsilon, over=0, most=LARGEST, hint=NO_FGSM)
+        check_number(SECTION, "weight", self.weight, least=0, most=LARGEST, hint=NO_FGSM)
 
     def step(self, gradient: Floats3d, mask: np.ndarray) -> Floats3d:
         """Return ε sign(gradient), 0 at padding.
