@@ -53,11 +53,11 @@ def _detected(doc: Doc) -> LongForms:
     found = doc._.abbreviations
     if not isinstance(found, list | tuple):
         if found is not None:
-            _say_so()
+            say_so()
         return {}
     read = [_read(doc, short) for short in found]
     if None in read:
-        _say_so()
+        say_so()
     return dict(filter(None, read))
 
 
@@ -65,8 +65,9 @@ def _read(doc: Doc, short: Any) -> tuple[tuple[int, int], Span] | None:
     """Return the tokens of a short form and its long form, as scispaCy has them; None for anything else."""
     if isinstance(short, Span):
         long = short._.long_form if Span.has_extension("long_form") else None
-        is_right = isinstance(long, Span) and long.doc is doc and len(long) > 0 and short.doc is doc
-        return ((short.start, short.end), long) if is_right else None
+        if not (isinstance(long, Span) and long.doc is short.doc is doc and len(long)):
+            return None
+        return (short.start, short.end), long
     if not isinstance(short, dict):
         return None
     places: list[Any] = [short.get(f"{form}_{side}") for form in ("short", "long") for side in ("start", "end")]
@@ -77,7 +78,8 @@ def _read(doc: Doc, short: Any) -> tuple[tuple[int, int], Span] | None:
 
 
 @cache
-def _say_so() -> None:
+def say_so() -> None:
+    """Warn, once, that `doc._.abbreviations` has what scispaCy would not put there."""
     warnings.warn(
         "doc._.abbreviations is an extension that pel_linker reads where scispaCy's abbreviation_detector has filled "
         "it, with spans or dicts; what is something else there is passed over.",

@@ -29,7 +29,7 @@ class NameWeights(NamedTuple):
 NO_NAMES = NameWeights(0.0, 0.0)
 
 
-MOST = 1000.0  # the similarity then counts a thousandth, which is next to nothing
+MOST = 1e6  # what is fitted on a few mentions may be large; more would leave the similarity no weight
 
 
 def check_lexical(value: Any) -> None:
@@ -43,7 +43,7 @@ def check_lexical(value: Any) -> None:
             "[components.pel_linker]",
             "lexical",
             value,
-            f'make it {{"ngram": 0.2, "exact": 0.1}} with weights from 0 to {MOST:g}, "tuned", or null for none',
+            f'make it {{"ngram": 0.2, "exact": 0.1}} with weights from 0 to {MOST:,.0f}, "tuned", or null for none',
         )
 
 
