@@ -79,6 +79,9 @@ WRONG = [
         ("in_batch", of(kind, "in_batch"), [v for v in FLAG if v is not None])
         for kind in (RandomNegatives, HardNegatives, MixedNegatives)
     ),
+    ("loss", lambda value: Objective(value, None, RandomNegatives(), "shared"), [5, None, "x", {}]),
+    ("adversarial", lambda value: Objective(ProxyLoss(), value, RandomNegatives(), "shared"), [5, "x", {}]),
+    ("negatives", lambda value: Objective(ProxyLoss(), None, value, "shared"), [5, None, "x", {}]),
     ("mask_names", objective, (*NUMBER, -0.1, 1.1)),
     ("size", BatchByMentions, (*COUNT, 0)),
     ("discard_oversize", of(BatchByMentions, "discard_oversize", size=2), FLAG),

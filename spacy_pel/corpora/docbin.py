@@ -35,10 +35,18 @@ def _decoded(file: Path, vocab: Vocab) -> Iterator[Doc]:
         try:
             docs = docs or DocBin().from_bytes(data).get_docs(vocab)
             doc = next(docs, None)
+            _check(doc)
         except Exception as error:  # foreign bytes may fail anywhere in the decoder
             raise PelError(f"{file} is not a {SUFFIX} corpus (DocBin): write one with `spacy pel convert`") from error
         if doc is not None:
             yield doc
+
+
+def _check(doc: Doc | None) -> None:
+    """Look at the strings and spans of `doc`, which raises where it names some that are not in the file."""
+    if doc is not None:
+        for span in (*doc.ents, *(span for group in doc.spans.values() for span in group)):
+            _ = span.text, span.label_, span.kb_id_, span.id_
 
 
 def write_docs(path: Path, docs: Iterable[Doc]) -> None:
