@@ -1,4 +1,5 @@
-"""Fast tests first, then the slow ones: what is broken shows early. Two processes share the files and the cores."""
+"""Fast tests first, so that what is broken shows early; of the slow ones the longest first. Two processes share the
+cores."""
 
 from __future__ import annotations
 
@@ -11,5 +12,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before anything imports torch; proces
     os.environ.setdefault("OMP_NUM_THREADS", str(share))
 
 
+LONGEST = "test_quickstart"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is not None, item.name != LONGEST))

