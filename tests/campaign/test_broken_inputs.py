@@ -214,7 +214,7 @@ def test_settings():
     def one(rng: random.Random) -> None:
         config = json.loads(json.dumps({**DEFAULT_CONFIG, **PARTS}))
         for _ in range(rng.randint(1, 2)):
-            part = rng.choice([None, *(part for part in PARTS if isinstance(config[part], dict))])
+            part = rng.choice([None, *(part for part in PARTS if config[part] and isinstance(config[part], dict))])
             keys = MODEL if part == "model" else [key for key in (config[part] if part else config) if key[0] != "@"]
             key = rng.choice(list(keys))
             value = rng.choice(VALUES)
