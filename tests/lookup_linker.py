@@ -29,7 +29,7 @@ class Ids(set):
 class LookupLinker:
     """Has what evaluation and tuning ask of a linker."""
 
-    session = name_weights = None
+    name, session, name_weights = "pel_linker", None, None
     model = SimpleNamespace(attrs={"settings": {"similarity": "cosine"}})
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,21 +71,24 @@ def load_linker(
     return nlp, name, linker
 
 
-def write_tuned(nlp: Language, name: str, linker: PelLinker, key: str) -> None:
-    """Write the `cfg` of a linker that was loaded, and nothing else, into its pipeline, and say so. key: the setting
-    that has to be "tuned", for what was stored to be in force."""
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """What is warned of in this block is printed behind it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, UserWarning):
+            msg.warn(str(warning.message))
+
+
+def write_tuned(nlp: Language, name: str, linker: PelLinker) -> None:
+    """Write the `cfg` of a linker that was loaded, and nothing else, into its pipeline, and say so."""
     from ..files.parts import STATE, write_state
     from ..pipeline.saving import learnt_state
 
     write_state(nlp.path / name, learnt_state(linker))
     msg.good(f"Wrote {nlp.path / name / STATE}")
-    setting = getattr(linker.settings, key)
-    if setting != "tuned":
-        value = "null" if setting is None else setting
-        msg.warn(
-            f"What was stored is not in force: [components.{name}] {key} = {value} wins; "
-            'set it to "tuned" in config.cfg'
-        )
 
 
 def _load(pipeline: str, with_kb: bool) -> Language:

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .pipeline import CODE, GPU_ID, load_linker, write_tuned
+from .pipeline import CODE, GPU_ID, load_linker, warnings_shown, write_tuned
 from .printing import msg
 
 
@@ -30,10 +30,11 @@ def tune_lexical(
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     docs = list(read_docs(dev, nlp.vocab))
     try:
-        weights, before, after, dropped = linker.tune_names(docs, progress=True)
+        with warnings_shown():
+            weights, before, after, dropped = linker.tune_names(docs, progress=True)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
-    write_tuned(nlp, name, linker, "lexical")
+    write_tuned(nlp, name, linker)
     if dropped is not None:
         msg.warn(f"Dropped the NIL threshold {dropped:.4f}, tuned for other scores: run `spacy pel tune-nil`")
 

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .pipeline import CODE, GPU_ID, load_linker, write_tuned
+from .pipeline import CODE, GPU_ID, load_linker, warnings_shown, write_tuned
 from .printing import msg
 
 
@@ -37,10 +37,11 @@ def tune_nil(
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     docs = list(read_docs(dev, nlp.vocab))
     try:
-        tuned, _, link_ece = linker.tune_nil(docs, target=wanted, progress=True)
+        with warnings_shown():
+            tuned, _, link_ece = linker.tune_nil(docs, target=wanted, progress=True)
     except PelError as error:
         raise PelError(f"{dev}: {error}") from error
-    write_tuned(nlp, name, linker, "nil_threshold")
+    write_tuned(nlp, name, linker)
 
     msg.table(
         [

@@ -11,6 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from ..checks import check_count, check_number, refused, text_list
 from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
@@ -19,6 +20,7 @@ from .docbin import read_docs
 from .passages import SLOT, Passage, Passages
 
 AT_ONCE = 1024
+SECTION = "[corpora] spacy_pel.AliasCorpus.v1"
 
 
 @dataclass
@@ -59,15 +61,13 @@ class AliasCorpus:
     _passages: Passages | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.in_text <= 1:
-            raise PelError(f"[corpora] in_text = {self.in_text} of spacy_pel.AliasCorpus.v1 is no share from 0 to 1.")
+        check_number(SECTION, "in_text", self.in_text, least=0, most=1)
         for key in ("window", "seed", "limit"):
-            if (value := getattr(self, key)) < 0:
-                raise PelError(f"[corpora] {key} = {value} of spacy_pel.AliasCorpus.v1: make it 0 or more.")
+            check_count(SECTION, key, getattr(self, key))
         for key in ("texts", "templates"):
             if isinstance(value := getattr(self, key), (str, Path)):
-                raise PelError(f'[corpora] {key} of spacy_pel.AliasCorpus.v1 is a list: make it ["{value}"].')
-        for template in self.templates:
+                raise refused(SECTION, key, str(value), f'it is a list: make it ["{value}"]')
+        for template in text_list(SECTION, "templates", self.templates):
             if template.count(SLOT) != 1:
                 raise PelError(f"[corpora] templates of spacy_pel.AliasCorpus.v1: {template!r} needs one {SLOT}.")
 

@@ -26,13 +26,27 @@ def read_docs(path: Path, vocab: Vocab) -> Iterator[Doc]:
     if not files:
         raise PelError(f"no {SUFFIX} file under {path}: name a corpus that `spacy pel convert` wrote")
     for file in files:
+        yield from _decoded(file, vocab)
+
+
+def _decoded(file: Path, vocab: Vocab) -> Iterator[Doc]:
+    data, docs, doc = file.read_bytes(), None, None
+    while docs is None or doc is not None:
         try:
-            docs = DocBin().from_bytes(file.read_bytes())
-        except OSError:
-            raise
+            docs = docs or DocBin().from_bytes(data).get_docs(vocab)
+            doc = next(docs, None)
+            _check(doc)
         except Exception as error:  # foreign bytes may fail anywhere in the decoder
             raise PelError(f"{file} is not a {SUFFIX} corpus (DocBin): write one with `spacy pel convert`") from error
-        yield from docs.get_docs(vocab)
+        if doc is not None:
+            yield doc
+
+
+def _check(doc: Doc | None) -> None:
+    """Look at the strings and spans of `doc`, which raises where it names some that are not in the file."""
+    if doc is not None:
+        for span in (*doc.ents, *(span for group in doc.spans.values() for span in group)):
+            _ = span.text, span.label_, span.kb_id_, span.id_
 
 
 def write_docs(path: Path, docs: Iterable[Doc]) -> None:

@@ -11,6 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
+from ..checks import check_count
 from ..errors import PelError
 from ..mentions.gold import GOLD_GROUP, gold_mentions
 from .docbin import read_docs
@@ -30,6 +31,9 @@ class MentionCorpus:
         seed: Every call gives a new order, the same in every run, so streaming (`max_epochs = -1`) sees new orders too.
             Streaming makes Examples as they are asked for; spaCy otherwise holds them all, about 50 kB each.
         limit: Take this many mentions, the same random ones in every call. 0 takes all.
+
+    Raises:
+        PelError: A number is under 0.
     """
 
     path: Path
@@ -37,6 +41,10 @@ class MentionCorpus:
     seed: int = 0
     limit: int = 0
     calls: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for key in ("window", "seed", "limit"):
+            check_count("[corpora] spacy_pel.MentionCorpus.v1", key, getattr(self, key))
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Yield the Examples.

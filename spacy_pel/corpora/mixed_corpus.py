@@ -9,7 +9,9 @@ from itertools import islice
 from spacy.language import Language
 from spacy.training import Example
 
-from ..errors import PelError
+from ..checks import check_count, check_number
+
+LARGEST_RATIO = 1e6  # with more no mention would ever come again
 
 
 @dataclass
@@ -38,11 +40,8 @@ class MixedCorpus:
     _to_come_first: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if min(self.ratio, self.first) < 0:
-            raise PelError(
-                f"[corpora] ratio = {self.ratio} and first = {self.first} of spacy_pel.MixedCorpus.v1: both must be 0 "
-                "or more."
-            )
+        check_number("[corpora] spacy_pel.MixedCorpus.v1", "ratio", self.ratio, least=0, most=LARGEST_RATIO)
+        check_count("[corpora] spacy_pel.MixedCorpus.v1", "first", self.first)
         self._to_come_first = self.first
 
     def __call__(self, nlp: Language) -> Iterator[Example]:

@@ -17,6 +17,7 @@ from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.names.patterns import is_abbreviation
+from ..mentions.tokens import tokenised
 
 SHORTEST = 4  # characters of a name that is looked for in texts
 SLOT = "{name}"
@@ -59,7 +60,7 @@ class Passages:
         owners = _unambiguous(kb)
         matcher = PhraseMatcher(nlp.vocab, attr="LOWER")
         matcher.add("name", [nlp.make_doc(form) for form in owners])
-        defined = ((entity.id, nlp.make_doc(entity.definition)) for entity in kb.entities() if entity.definition)
+        defined = ((entity.id, tokenised(nlp, entity.definition)) for entity in kb.entities() if entity.definition)
         for own_id, doc in chain(defined, (("", text) for text in texts)):
             for span in filter_spans(matcher(doc, as_spans=True)):
                 entity = owners.get(span.text.lower())

@@ -20,6 +20,7 @@ from ..errors import PelError
 from ..kb.entity import NIL
 from ..mentions.gold import GOLD_GROUP
 from ..mentions.offsets import expanded_span
+from ..mentions.tokens import tokenised
 
 PASSAGE = re.compile(r"(?P<pmid>[^|\t]+)\|(?P<kind>[ta])\|(?P<text>.*)", re.DOTALL)
 UNLINKED = "-1"  # PubTator's id for "annotated, but no concept fits"
@@ -111,7 +112,7 @@ class PubTatorReader:
 
     def _make_doc(self, record: _Record) -> Doc:
         text = " ".join(record.passages)
-        doc = self.nlp.tokenizer(text)
+        doc = tokenised(self.nlp, text)
         spans = [span for mention in record.mentions if (span := self._make_span(doc, text, mention)) is not None]
         doc.spans[GOLD_GROUP] = spans
         doc.ents = filter_spans(spans)
@@ -135,7 +136,7 @@ class PubTatorReader:
             self.counts.blank += 1
             return None
         kb_id = self._kb_id(mention.ids)
-        span = expanded_span(doc, mention.start, mention.end, label=mention.label, kb_id=kb_id)
+        span = expanded_span(doc, text, mention.start, mention.end, label=mention.label, kb_id=kb_id)
         self.counts.mentions += 1
         self.counts.widened += span.text != found.strip()
         return span

@@ -12,7 +12,7 @@ from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.entity import NIL
-from ..mentions.gold import ambiguous_forms, gold_of
+from ..mentions.gold import ambiguous_forms, docs_given, gold_of
 from ..mentions.ranked import RankedMention
 from ..tuning.calibration import calibration_metrics
 from ..tuning.nil import nil_curve
@@ -73,7 +73,7 @@ def evaluate(
         PelError: Unless the pipeline has one `pel_linker` with a KB, and a Doc an annotated mention.
     """
     _, linker = find_linker(nlp)
-    docs = list(docs)
+    docs = list(docs_given(docs))
     metrics = measure(linker, docs, train=train, progress=progress).metrics
     if with_end_to_end:
         metrics |= end_to_end(nlp, docs, linker.kb, linker.settings.spans_key)

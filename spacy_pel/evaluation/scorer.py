@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from spacy.training import Example
 
-from ..errors import PelError
+from ..checks import check_count
 from ..mentions.gold import gold_of
 from .metrics import link_metrics
 from .ranking import rank_gold
@@ -31,10 +31,8 @@ class LinkScorer:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kb_sample < 0:
-            raise PelError(
-                f"[components.pel_linker.scorer]: kb_sample = {self.kb_sample} is no number of entities; 0 takes all."
-            )
+        check_count("[components.pel_linker.scorer]", "kb_sample", self.kb_sample, hint=" of entities; 0 takes all")
+        check_count("[components.pel_linker.scorer]", "seed", self.seed)
 
     def __call__(self, examples: Iterable[Example], *, linker: Any, **kwargs: Any) -> dict[str, float | None]:
         """Score the links of `linker`."""

@@ -11,9 +11,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from ..errors import PelError
-from ..files.json_lines import parse_object, text
+from ..files.json_lines import parse_object
+from ..files.json_lines import text as text_of
 from ..files.lines import decoded
 from ..mentions.offsets import expanded_span
+from ..mentions.tokens import tokenised
 
 GIVEN_GROUP = "given_mentions"
 SHAPE = '{"text": …}'
@@ -94,7 +96,7 @@ def _parse_json(line: bytes) -> dict[str, Any]:
     record = parse_object(line, SHAPE)
     if record.get("text") is None:
         raise PelError(f'"text" is missing; write {SHAPE}')
-    text(record, "text")
+    text_of(record, "text")
     return record
 
 
@@ -106,31 +108,32 @@ PARSERS: dict[str, Callable[[bytes], dict[str, Any]]] = {"jsonl": _parse_json, "
 
 
 def _make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
-    length = len(record["text"])
+    text = record["text"]
+    length = len(text)
     if length > nlp.max_length:
         raise PelError(f"the text has {length:,} characters, and the pipeline takes {nlp.max_length:,}; part it")
-    doc = nlp.make_doc(record["text"])
+    doc = tokenised(nlp, text)
     given = record.get("ents")
     if given is None:
         return doc
     if not isinstance(given, list):
         raise PelError('"ents" is no list; make it [{"start": …, "end": …, "label": …}, …]')
-    doc.spans[GIVEN_GROUP] = _without_overlap(_make_span(doc, ent, f'"ents"[{i}]') for i, ent in enumerate(given))
+    doc.spans[GIVEN_GROUP] = _without_overlap(_make_span(doc, text, ent, f'"ents"[{i}]') for i, ent in enumerate(given))
     return doc
 
 
-def _make_span(doc: Doc, ent: Any, where: str) -> Span:
+def _make_span(doc: Doc, text: str, ent: Any, where: str) -> Span:
     if not isinstance(ent, dict):
         raise PelError(f'{where} is no object; write {{"start": …, "end": …, "label": …}}')
     start, end = ent.get("start"), ent.get("end")
-    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(doc.text):
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
         raise PelError(f"{where}: start {start!r} and end {end!r} are no span of the text; count in characters")
-    found = doc.text[start:end]
+    found = text[start:end]
     if not found.strip():
         raise PelError(f"{where}: there is only whitespace from {start} to {end}; leave it out")
     if ent.get("text", found) != found:
         raise PelError(f"{where}: offsets {start}-{end} hold {found!r}, not {ent['text']!r}; count in characters")
-    return expanded_span(doc, start, end, label=text(ent, "label"))
+    return expanded_span(doc, text, start, end, label=text_of(ent, "label"))
 
 
 def _without_overlap(spans: Iterable[Span]) -> list[Span]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import warnings
+from functools import cache
+from typing import Any
 
 from spacy.tokens import Doc, Span
 
 BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
+WORD = re.compile(r"\w")
 LONGEST = 10  # letters of a short form
 REACH = 1000  # characters before a bracket in which a long form is looked for
 
@@ -47,27 +50,66 @@ def defined(doc: Doc) -> dict[str, Span]:
 def _detected(doc: Doc) -> LongForms:
     if not Doc.has_extension("abbreviations"):
         return {}
-    found = {}
-    for short in doc._.abbreviations:
-        if isinstance(short, dict):  # its `make_serializable`
-            found[short["short_start"], short["short_end"]] = doc[short["long_start"] : short["long_end"]]
-        else:
-            found[short.start, short.end] = short._.long_form
-    return found
+    found = doc._.abbreviations
+    if not isinstance(found, list | tuple):
+        if found is not None:
+            say_so()
+        return {}
+    read = [_read(doc, short) for short in found]
+    if None in read:
+        say_so()
+    return dict(filter(None, read))
+
+
+def _read(doc: Doc, short: Any) -> tuple[tuple[int, int], Span] | None:
+    """Return the tokens of a short form and its long form, as scispaCy has them; None for anything else."""
+    if isinstance(short, Span):
+        long = short._.long_form if Span.has_extension("long_form") else None
+        if not (isinstance(long, Span) and long.doc is short.doc is doc and len(long)):
+            return None
+        return (short.start, short.end), long
+    if not isinstance(short, dict):
+        return None
+    places: list[Any] = [short.get(f"{form}_{side}") for form in ("short", "long") for side in ("start", "end")]
+    if not all(type(place) is int and 0 <= place <= len(doc) for place in places):
+        return None
+    start, end, long_start, long_end = places  # as its `make_serializable` has them
+    return ((start, end), doc[long_start:long_end]) if long_start < long_end else None
+
+
+@cache
+def say_so() -> None:
+    """Warn, once, that `doc._.abbreviations` has what scispaCy would not put there."""
+    warnings.warn(
+        "doc._.abbreviations is an extension that pel_linker reads where scispaCy's abbreviation_detector has filled "
+        "it, with spans or dicts; what is something else there is passed over.",
+        stacklevel=2,
+    )
 
 
 def _everywhere(doc: Doc) -> LongForms:
-    text = doc.text
-    return {
-        (span.start, span.end): long for short, long in defined(doc).items() for span in _occurrences(doc, text, short)
-    }
+    """Return where the short forms stand that `doc` defines, as whole tokens."""
+    forms = defined(doc)
+    if not forms:
+        return {}
+    text, found = doc.text, {}
+    reach = max(map(len, forms))
+    starts = [token.idx for token in doc]
+    ends = [token.idx + len(token) for token in doc]
+    free = dict.fromkeys(forms, 0)  # behind the last place of each: of places that overlap the first counts
+    for first, start in enumerate(starts):
+        for last in range(first, len(doc)):
+            if ends[last] > start + reach:
+                break
+            form = text[start : ends[last]]
+            if form in forms and free[form] <= start and _stands_alone(text, start, ends[last]):
+                found[first, last + 1] = forms[form]
+                free[form] = ends[last]
+    return found
 
 
-def _occurrences(doc: Doc, text: str, form: str) -> Iterator[Span]:
-    """Yield where `form` stands in `doc`, whose text is `text`, as whole tokens."""
-    for match in re.finditer(rf"(?<!\w){re.escape(form)}(?!\w)", text):
-        if (span := doc.char_span(*match.span())) is not None:
-            yield span
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    return not (WORD.match(text[start - 1 : start]) or WORD.match(text[end : end + 1]))
 
 
 def _is_short_form(text: str) -> bool:

@@ -11,6 +11,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import logger
 
+from ..checks import shown
 from ..errors import PelError
 from ..kb.entity import NIL
 from .links import mentions_of
@@ -77,8 +78,28 @@ def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[Gol
 
 
 def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
-    """Return the gold mentions of all `docs`, in their order, as `with_successors` gives them."""
-    return with_successors((mention for doc in docs for mention in gold_mentions(doc)), kb)
+    """Return the gold mentions of all `docs`, in their order, as `with_successors` gives them.
+
+    Raises:
+        PelError: They are no Docs.
+    """
+    return with_successors((mention for doc in docs_given(docs) for mention in gold_mentions(doc)), kb)
+
+
+def docs_given(docs: Iterable[Doc]) -> Iterator[Doc]:
+    """Yield `docs`.
+
+    Raises:
+        PelError: They are no Docs.
+    """
+    for doc in [None] if isinstance(docs, str | Doc) or not isinstance(docs, Iterable) else docs:
+        if not isinstance(doc, Doc):
+            given = docs if doc is None else doc
+            raise PelError(
+                f"{shown(given)} ({type(given).__name__}) is no list of Docs: give Docs with gold mentions, such as "
+                "those of a .spacy file that `spacy pel convert` wrote."
+            )
+        yield doc
 
 
 def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:

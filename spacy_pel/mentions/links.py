@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spacy.tokens import Doc, Span, SpanGroup
 
-from ..kb.entity import NIL
+from .extensions import extension
 
 RankedIds = list[tuple[str, float]]
 
@@ -41,10 +41,13 @@ def mentions_of(doc: Doc, spans_key: str | None) -> list[Span]:
 def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
     """Return what `write_links` has written for each of `mentions_of(doc, spans_key)`."""
     spans = mentions_of(doc, spans_key)
-    attrs = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
+    attrs: dict[str, Any] = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
     candidates, probabilities = attrs.get("kb_ents", ()), attrs.get("kb_prob", ())
-    if not len(candidates) == len(probabilities) == len(spans):  # no group, or one that something else has changed
-        candidates, probabilities = [span._.kb_ents for span in spans], [span._.kb_prob for span in spans]
+    if not (
+        _is_list(candidates, len(spans)) and _is_list(probabilities, len(spans))
+    ):  # none, or no longer of the group
+        candidates = [span._.get(extension("kb_ents")) for span in spans]
+        probabilities = [span._.get(extension("kb_prob")) for span in spans]
     return [Link(span.kb_id_, *found) for span, *found in zip(spans, candidates, probabilities, strict=True)]
 
 
@@ -55,9 +58,18 @@ def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overw
             if overwrite or not ent.kb_id:
                 for token in ent:
                     token.ent_kb_id_ = link.kb_id
-                ent._.kb_ents, ent._.kb_prob = link.candidates, link.probability
+                _set(ent, link)
     elif links:
         _write_group(doc, links, spans_key, overwrite)
+
+
+def _set(span: Span, link: Link) -> None:
+    span._.set(extension("kb_ents"), link.candidates)
+    span._.set(extension("kb_prob"), link.probability)
+
+
+def _is_list(values: Any, length: int) -> bool:
+    return isinstance(values, list | tuple) and len(values) == length
 
 
 def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: bool) -> None:
@@ -73,7 +85,7 @@ def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: boo
         for span, link in zip(group, links, strict=True)
     ]
     for span, link in zip(spans, links, strict=True):
-        span._.kb_ents, span._.kb_prob = link.candidates, link.probability
+        _set(span, link)
     found = {"kb_ents": [link.candidates for link in links], "kb_prob": [link.probability for link in links]}
     doc.spans[spans_key] = SpanGroup(doc, name=group.name, attrs=group.attrs | found, spans=spans)
 
@@ -94,18 +106,3 @@ def warn_without_mentions(docs: Iterable[Doc], name: str, spans_key: str | None)
             f"groups: {there}): add a component that sets it before {name!r}, or correct the key.",
             stacklevel=1,
         )
-
-
-def set_extensions() -> None:
-    """Register the extensions of spans, unless another component (scispaCy's linker) has."""
-    if not Span.has_extension("kb_ents"):
-        Span.set_extension("kb_ents", default=[])
-    if not Span.has_extension("kb_prob"):
-        Span.set_extension("kb_prob", default=None)
-    if not Span.has_extension("is_nil"):
-        Span.set_extension("is_nil", getter=is_nil)
-
-
-def is_nil(span: Span) -> bool:
-    """Say whether the span is linked to "not in the KB"."""
-    return span.kb_id_ == NIL

@@ -16,11 +16,12 @@ from thinc.api import Model, to_numpy
 from thinc.types import Floats2d
 from tqdm import tqdm
 
+from ..checks import check_choice, check_flag
 from ..errors import PelError
 from ..kb.entity import Entity
 from .encoder import make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder
-from .inputs import ENTITIES_AT_ONCE, RowBuilder, RowSettings
+from .inputs import ENTITIES_AT_ONCE, SECTION, RowBuilder, RowSettings
 from .pooling import POOLINGS, Pooling
 from .precision import check_precision
 from .scoring.dual import SIMILARITIES, Dual
@@ -64,8 +65,9 @@ def make_bi_encoder(
     """
     settings = dict(locals())
     rows = RowSettings(mention_length, entity_length, entity_template, aliases, context)
-    _check_choice("similarity", similarity, SIMILARITIES)
-    _check_choice("pooling", pooling, POOLINGS)
+    check_choice(SECTION, "similarity", similarity, SIMILARITIES)
+    check_choice(SECTION, "pooling", pooling, POOLINGS)
+    check_flag(SECTION, "shared_towers", shared_towers)
     check_precision(precision)
     towers = [make_tower(Pooling(pooling, similarity == "cosine"), precision) for _ in range(1 if shared_towers else 2)]
     return Model(
@@ -75,11 +77,6 @@ def make_bi_encoder(
         refs={"mention_tower": towers[0], "entity_tower": towers[-1]},
         attrs={"settings": settings, "row_settings": rows, "row_builder": None, "score": Dual()},
     )
-
-
-def _check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise PelError(f"[components.pel_linker.model]: {key} is {value!r}; choose one of {choices}.")
 
 
 def _forward(model: Model, rows: tuple[TokenRows, TokenRows], is_train: bool) -> tuple:

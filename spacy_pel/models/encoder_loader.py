@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..checks import check_number, check_text
 from ..errors import PelError
 from .inputs import add_markers
 from .no_code import NO_CODE, reason, without_kernel
 
+SECTION = "[initialize.components.pel_linker.encoder_loader]"
+LARGEST_DROPOUT = 0.99
 # What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 
@@ -30,6 +33,9 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
             revision: A commit, tag or branch of the hub's repository.
             dropout: Of hidden states and of attention. `[training] dropout` does not reach a transformer.
         """
+        check_text(SECTION, "name", name, "give a folder or a name on the Hugging Face hub")
+        check_text(SECTION, "revision", revision, "name a commit, tag or branch", optional=True)
+        check_number(SECTION, "dropout", dropout, least=0, most=LARGEST_DROPOUT)
         self.name = name
         self.revision = revision
         self.dropout = dropout

@@ -1,7 +1,8 @@
 """Text to token rows: mention windows `[CLS] left [Ms] mention [Me] right [SEP]` and entity rows.
 
 Rows are made in batches by the tokenizer's Rust backend. A document is tokenised once, however many mentions it has,
-and every window is a slice of that; only a mention that begins or ends inside a word is tokenised by itself.
+and every window is a slice of that; only where a mention begins or ends inside a word are the characters around it
+tokenised by themselves.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-import numpy as np
 from spacy.tokens import Span
 from spacy.util import minibatch
 
+from ..checks import check_choice, check_count
 from ..errors import PelError
 from ..kb.entity import Entity
 from .token_rows import TokenRows
+from .tokenised_text import TokenisedText
 
 MENTION_START, MENTION_END, TITLE_END = "[Ms]", "[Me]", "[ENT]"
 MARKERS = (MENTION_START, MENTION_END, TITLE_END)
 TEMPLATES = ("biomedical", "general")
 ALIASES = ("never", "fallback", "first")
 ENTITIES_AT_ONCE = 8192
+SECTION = "[components.pel_linker.model]"
+SHORTEST_MENTION, SHORTEST_ENTITY = 8, 4  # rows, in tokens
 WORD = re.compile(r"\w+")
 
 
@@ -49,22 +54,11 @@ class RowSettings:
     context: int | None = None
 
     def __post_init__(self) -> None:
-        if self.context is not None and self.context < 0:
-            raise PelError(
-                f"[components.pel_linker.model]: context is {self.context}; make it 0 for the mention's text alone, a "
-                "number of tokens on either side, or null for all that fits."
-            )
-        if self.mention_length < 8 or self.entity_length < 4:
-            raise PelError(
-                "[components.pel_linker.model]: mention_length must be at least 8 and entity_length at least 4 tokens, "
-                f"not {self.mention_length} and {self.entity_length}."
-            )
-        if self.entity_template not in TEMPLATES:
-            raise PelError(
-                f"[components.pel_linker.model]: entity_template is {self.entity_template!r}; choose from {TEMPLATES}."
-            )
-        if self.aliases not in ALIASES:
-            raise PelError(f"[components.pel_linker.model]: aliases is {self.aliases!r}; choose one of {ALIASES}.")
+        check_count(SECTION, "context", self.context, optional=True, hint=" for all that fits")
+        check_count(SECTION, "mention_length", self.mention_length, least=SHORTEST_MENTION)
+        check_count(SECTION, "entity_length", self.entity_length, least=SHORTEST_ENTITY)
+        check_choice(SECTION, "entity_template", self.entity_template, TEMPLATES)
+        check_choice(SECTION, "aliases", self.aliases, ALIASES)
 
 
 class RowBuilder:
@@ -93,23 +87,26 @@ class RowBuilder:
 
     def mentions(self, spans: Sequence[Span]) -> TokenRows:
         """Make one row a span, of at most `mention_length` tokens. A span without a word piece gets an empty row."""
-        docs = {id(span.doc): span.doc for span in spans}
-        encodings = self._backend.encode_batch([doc.text for doc in docs.values()], add_special_tokens=False)
-        tokenised = {key: _TokenisedText(docs[key].text, code) for key, code in zip(docs, encodings, strict=True)}
-        return TokenRows.from_lists([self._mention(tokenised[id(span.doc)], span) for span in spans])
+        docs = {id(span.doc): span.doc.text for span in spans}
+        reach = self.settings.mention_length
+        tokenised = {
+            key: TokenisedText(text, encoding, reach)
+            for (key, text), encoding in zip(docs.items(), self._encoded(docs.values()), strict=True)
+        }
+        places = [(tokenised[id(span.doc)], span.start_char, span.end_char) for span in spans]
+        parted = [text.split(start, end) for text, start, end in places]
+        crossed = [
+            text.characters(start, end) for (text, start, end), own in zip(places, parted, strict=True) if not own
+        ]
+        pieces = (encoding.ids for encoding in self._encoded(part for parts in crossed for part in parts))
+        return TokenRows.from_lists([self._window(*(own or islice(pieces, 3))) for own in parted])
 
-    def _mention(self, text: _TokenisedText, span: Span) -> list[int]:
-        left, mention, right = text.split(span.start_char, span.end_char) or self._split_in_words(text.text, span)
-        if not mention:
-            return []
-        return self._window(left, mention, right)
-
-    def _split_in_words(self, text: str, span: Span) -> tuple[list[int], list[int], list[int]]:
-        pieces = [text[: span.start_char], text[span.start_char : span.end_char], text[span.end_char :]]
-        left, mention, right = self._backend.encode_batch(pieces, add_special_tokens=False)
-        return left.ids, mention.ids, right.ids
+    def _encoded(self, texts: Iterable[str]) -> list[Any]:
+        return self._backend.encode_batch(list(texts), add_special_tokens=False)
 
     def _window(self, left: list[int], mention: list[int], right: list[int]) -> list[int]:
+        if not mention:
+            return []
         if self.settings.context is not None:
             left, right = left[max(len(left) - self.settings.context, 0) :], right[: self.settings.context]
         room = self.settings.mention_length - 4
@@ -128,7 +125,7 @@ class RowBuilder:
     def _entity_block(self, entities: list[Entity]) -> TokenRows:
         fields = [self._fields(entity) for entity in entities]
         texts = [text for row in fields for text in row]
-        codes = iter(self._backend.encode_batch(texts, add_special_tokens=False))
+        codes = iter(self._encoded(texts))
         return TokenRows.from_lists([self._entity([next(codes).ids for _ in row]) for row in fields])
 
     def _fields(self, entity: Entity) -> list[str]:
@@ -175,30 +172,6 @@ def _distinct(name: str, aliases: Iterable[str]) -> Iterator[str]:
 def words_of(name: str) -> frozenset[str]:
     """Return the words of a name, case aside: those of "Skin Disease" and "Disease, Skin" are the same."""
     return frozenset(WORD.findall(name.casefold()))
-
-
-class _TokenisedText:
-    """A text with its word pieces: where each begins and ends, and the word it belongs to."""
-
-    def __init__(self, text: str, encoding: Any) -> None:
-        self.text = text
-        self.ids: list[int] = encoding.ids
-        offsets = np.array(encoding.offsets, dtype="int64").reshape(-1, 2)
-        self._starts, self._ends = offsets[:, 0], offsets[:, 1]
-        self._words: list[int | None] = encoding.word_ids
-
-    def split(self, start: int, end: int) -> tuple[list[int], list[int], list[int]] | None:
-        """Return the pieces before, in and after characters `start` to `end`; None if a word crosses either."""
-        first = int(np.searchsorted(self._ends, start, side="right"))
-        last = int(np.searchsorted(self._starts, end, side="left"))
-        if last < first or self._inside_word(first) or self._inside_word(last):
-            return None
-        if first < last and (self._starts[first] < start or self._ends[last - 1] > end):
-            return None
-        return self.ids[:first], self.ids[first:last], self.ids[last:]
-
-    def _inside_word(self, piece: int) -> bool:
-        return 0 < piece < len(self.ids) and self._words[piece] == self._words[piece - 1]
 
 
 def add_markers(tokenizer: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from ..errors import PelError
+from ..checks import check_choice
 
 PRECISIONS = ("auto", "fp32", "bf16")
 
@@ -18,8 +18,7 @@ def check_precision(precision: str) -> None:
     Raises:
         PelError: It does not.
     """
-    if precision not in PRECISIONS:
-        raise PelError(f"[components.pel_linker.model]: precision is {precision!r}; choose one of {PRECISIONS}.")
+    check_choice("[components.pel_linker.model]", "precision", precision, PRECISIONS)
 
 
 def compute_dtype(precision: str, device: torch.device) -> torch.dtype:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from thinc.api import Model
 
+from ..checks import check_text
 from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
@@ -16,6 +17,7 @@ from ..models.bi_encoder import encode_entities, stream_entities, vector_size
 from ..search.hybrid import HybridSearch
 from ..search.search import Search, VectorSearch
 from ..search.weights import NameWeights
+from .arguments import entities_given
 from .settings import LinkSettings
 
 
@@ -29,6 +31,7 @@ def index_kb(model: Model, kb: KnowledgeBase, fingerprint: str, *, index_type: s
         index_type: See `KnowledgeBase.index`.
         progress: Whether to show a bar.
     """
+    check_text("linker.index", "index_type", index_type, 'give "auto", "flat" or what faiss\'s index_factory takes')
     kb.index(
         stream_entities(model, kb.entities(), len(kb), progress=progress),
         dim=vector_size(model),
@@ -44,9 +47,9 @@ def encoded(
     """What `KnowledgeBase.add` takes: new `entities` with their vectors, if the KB has any, and the fingerprint.
 
     Raises:
-        PelError: If the vectors of the KB are of another encoder.
+        PelError: If they are no entities, or if the vectors of the KB are of another encoder.
     """
-    named = [kb.with_type_names(entity) for entity in entities]
+    named = [kb.with_type_names(entity) for entity in entities_given(entities)]
     if not kb.indexes:
         return named, None, None
     check_fingerprint(kb, fingerprint)

@@ -4,7 +4,6 @@ It is imported by every `spacy.blank`, so it imports spaCy only; torch, transfor
 built.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -20,10 +19,13 @@ from thinc.api import Model, Optimizer
 
 from ..errors import PelError
 from ..kb.entity import NIL, Entity
+from ..mentions.extensions import set_extensions
 from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions
-from ..mentions.links import Link, RankedIds, mentions_of, set_extensions, warn_without_mentions, write_links
+from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
 from ..search.weights import NameWeights
-from ..tuning.tuned import Tuned, TuningContext, decide
+from ..tuning.tuned import Tuned, decide
+from .arguments import check_attribute, check_explained, check_ranked, ids_given, path_given
+from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
 
@@ -97,13 +99,17 @@ class PelLinker(TrainablePipe):
     def __setattr__(self, name: str, value: Any) -> None:
         name = SETTING_OF.get(name, name)
         if name not in SETTINGS:
+            check_attribute(name, value)
             super().__setattr__(name, value)
             return
         settings = replace(self.settings, **{name: value})
         settings.check_threshold(self.objective.loss.similarity)
         self.settings = settings
         if name == "lexical":
-            self._warn_of_tuning()
+            warn_of_tuning(self)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *SETTINGS, *SETTING_OF]
 
     # --- linking ---
 
@@ -120,7 +126,7 @@ class PelLinker(TrainablePipe):
         mentions = [mentions_of(doc, self.settings.spans_key) for doc in docs]
         if self.session is not None:
             if any(mentions):
-                self._warn_of_training()
+                warn_of_training(self.name)
             return [None] * len(docs)
         warn_without_mentions(docs, self.name, self.settings.spans_key)
         wanted = [span for spans in mentions for span in spans if span.label_ not in self.settings.labels_discard]
@@ -173,6 +179,7 @@ class PelLinker(TrainablePipe):
         from ..search.find import Reading, find
         from .indexing import search_of
 
+        check_ranked(spans, k)
         if not spans:
             return []
         settings, kb = self.settings, self.require_kb()
@@ -194,10 +201,9 @@ class PelLinker(TrainablePipe):
         """
         from ..search.explanation import explain, explain_discarded
 
+        check_explained(span, k)
         if span.label_ in self.settings.labels_discard:
             return explain_discarded(span, self.threshold)
-        if k < 1:
-            raise PelError(f"k = {k}: ask for at least one candidate.")
         found = self.find([span], k)[0]
         has_filter = self.settings.types_for(span.label_) is not None
         free = self.find([span], k, all_types=True)[0] if has_filter else None
@@ -231,11 +237,6 @@ class PelLinker(TrainablePipe):
         self.require_kb()
         return tune_nil(self, docs, target=target, progress=progress)
 
-    def _warn_of_tuning(self) -> None:
-        if self.kb is not None:
-            for complaint in self.tuned.complaints(TuningContext.of(self.kb, self.name_weights), self.name):
-                warnings.warn(complaint, stacklevel=3)
-
     # --- the KB ---
 
     @property
@@ -264,9 +265,9 @@ class PelLinker(TrainablePipe):
         """Link to this KB from now on. One without vectors of this encoder needs `index()` first."""
         from ..kb.knowledge_base import KnowledgeBase
 
-        self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(Path(kb))
+        self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(path_given(kb))
         self._kb_lost = self.session = None
-        self._warn_of_tuning()
+        warn_of_tuning(self)
 
     def lose_kb(self, reason: str | None = None) -> None:
         """Have no KB from now on. reason: said where one is needed."""
@@ -281,7 +282,7 @@ class PelLinker(TrainablePipe):
         index_kb(self.model, self.require_kb(), self.fingerprint, index_type=index_type, progress=progress)
         self.session = None
         if self.tuned.nil_threshold is not None:
-            warnings.warn(f"{self.name}: dropped the NIL threshold of another index; tune it again.", stacklevel=2)
+            warn_of_dropped_threshold(self.name)
             self.tuned = self.tuned.without_nil()
 
     def add_entities(self, entities: Iterable[Entity]) -> None:
@@ -300,7 +301,7 @@ class PelLinker(TrainablePipe):
 
     def remove_entities(self, ids: Iterable[str]) -> None:
         """Remove entities from the KB, on the disk too: they are never candidates again."""
-        self.require_kb().remove(ids)
+        self.require_kb().remove(ids_given(ids))
         self.session = None
 
     # --- training ---
@@ -404,13 +405,6 @@ class PelLinker(TrainablePipe):
         """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64, nel_nil_f1."""
         return {} if self.scorer is None else self.scorer(examples, linker=self, **kwargs)
 
-    def _warn_of_training(self) -> None:
-        warnings.warn(
-            f"{self.name} is being trained and links nothing: its KB is not indexed with the weights of now. Call "
-            f'nlp.get_pipe("{self.name}").index(), or save the pipeline and run `python -m spacy pel index`.',
-            stacklevel=3,
-        )
-
     # --- saving ---
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
@@ -446,4 +440,8 @@ class PelLinker(TrainablePipe):
     def __reduce__(self) -> tuple:
         from .saving import pickled
 
-        return pickled(self, self._folder)
+        return *pickled(self, self._folder), self.session is not None
+
+    def __setstate__(self, in_training: bool) -> None:
+        if in_training:
+            self.begin_training()

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import inf
-from numbers import Real
 from typing import Any, Literal
 
+from ..checks import check_count, check_flag, check_mapping, check_text, is_number, text_list
 from ..errors import PelError
 from ..search.weights import check_lexical
 
 Threshold = Literal["tuned"] | float | None
 Lexical = Literal["tuned"] | dict[str, float] | None
 SECTION = "[components.pel_linker]"
+MOST_THREADS = 1024  # a system that cannot start so many ends the whole process
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,24 @@ class LinkSettings:
     save_kb: bool = True
 
     def __post_init__(self) -> None:
-        for key in ("top_k", "max_candidates", "n_probe", "search_threads"):
-            _check_count(key, getattr(self, key), optional=key in ("n_probe", "search_threads"))
+        check_count(SECTION, "top_k", self.top_k, least=1)
+        check_count(SECTION, "max_candidates", self.max_candidates, least=1)
+        check_count(SECTION, "n_probe", self.n_probe, least=1, optional=True)
+        check_count(SECTION, "search_threads", self.search_threads, least=1, most=MOST_THREADS, optional=True)
         for key in ("resolve_abbreviations", "overwrite", "use_gold_ents", "save_kb"):
-            if not isinstance(getattr(self, key), bool):
-                raise PelError(f"{SECTION}: {key} = {getattr(self, key)!r}; make it True or False.")
-        if not isinstance(self.spans_key, str | None):
-            raise PelError(f"{SECTION}: spans_key = {self.spans_key!r}; name a group of doc.spans, or None.")
-        if not isinstance(self.types_by_label, Mapping | None):
-            raise PelError(f'{SECTION}: types_by_label = {self.types_by_label!r}; make it {{"LABEL": ["type"]}}.')
-        _set(self, labels_discard=_list("labels_discard", self.labels_discard), types=_list("types", self.types))
-        by_label = {label: _list("types_by_label", types) for label, types in (self.types_by_label or {}).items()}
-        _set(self, types_by_label=by_label)
+            check_flag(SECTION, key, getattr(self, key))
+        check_text(SECTION, "spans_key", self.spans_key, "name a group of doc.spans", optional=True)
+        check_mapping(SECTION, "types_by_label", self.types_by_label, '{"LABEL": ["type"]}')
+        by_label = {
+            label: text_list(SECTION, f"types_by_label[{label!r}]", types)
+            for label, types in (self.types_by_label or {}).items()
+        }
+        _set(
+            self,
+            labels_discard=text_list(SECTION, "labels_discard", self.labels_discard),
+            types=text_list(SECTION, "types", self.types),
+            types_by_label=by_label,
+        )
         if self.max_candidates > self.top_k:
             raise PelError(
                 f"{SECTION}: max_candidates = {self.max_candidates} is more than the top_k = {self.top_k} that are "
@@ -85,9 +91,9 @@ class LinkSettings:
         Raises:
             PelError: If it cannot be a score.
         """
-        value, most = self.nil_threshold, 1.0 if similarity == "cosine" else inf
-        is_score = isinstance(value, Real) and not isinstance(value, bool) and -most <= value <= most
-        if not (value in ("tuned", None) or is_score):
+        value, most = self.nil_threshold, 1.0 if similarity == "cosine" else None
+        is_setting = value is None or (isinstance(value, str) and value == "tuned")
+        if not (is_setting or is_number(value, least=most and -most, most=most)):
             raise PelError(
                 f"{SECTION}: nil_threshold = {value!r} is not a score, and a cosine lies between -1 and 1; make it a "
                 'score, "tuned", or null for never NIL.'
@@ -101,18 +107,6 @@ class LinkSettings:
 
 
 SETTINGS = tuple(field.name for field in fields(LinkSettings))
-
-
-def _check_count(key: str, value: Any, *, optional: bool) -> None:
-    if not ((optional and value is None) or (type(value) is int and value >= 1)):
-        or_none = ", or None" if optional else ""
-        raise PelError(f"{SECTION}: {key} = {value!r}; it must be at least 1{or_none}.")
-
-
-def _list(key: str, values: Any) -> list[str]:
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise PelError(f"{SECTION}: {key} = {values!r}; make it a list, such as [{str(values)!r}].")
-    return list(values)
 
 
 def _set(settings: LinkSettings, **values: Any) -> None:

@@ -20,12 +20,14 @@ from ..tuning.name_weights import GoldForms, fit_weights
 from ..tuning.nil import NilThreshold, Target, tune_threshold
 from ..tuning.tuned import Tuned, TuningContext
 from .indexing import search_of
+from .notices import warn_if_not_in_force
 from .settings import LinkSettings
 
 
 class CanBeTuned(CanRank, Protocol):
     """What is tuned: it ranks, and keeps what was tuned."""
 
+    name: str
     model: Model
     settings: LinkSettings
     tuned: Tuned
@@ -75,6 +77,7 @@ def tune_names(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = Fals
     dropped = linker.tuned.nil_threshold if linker.settings.lexical == "tuned" else None  # else scores stay the same
     kept = linker.tuned.without_nil() if linker.settings.lexical == "tuned" else linker.tuned
     linker.tuned = replace(kept, name_weights=weights)
+    warn_if_not_in_force(linker.name, "lexical", linker.settings.lexical)
     return TunedNames(weights, before, after, dropped)
 
 
@@ -103,9 +106,10 @@ def tune_nil(
     linker: CanBeTuned, docs: Iterable[Doc], *, target: Target | str | None = None, progress: bool = False
 ) -> TunedNil:
     """See `PelLinker.tune_nil`."""
+    wanted = Target.of(target)
     ranked = rank_gold(linker, docs, k=1, progress=progress)
-    wanted = Target.parse(target) if isinstance(target, str) else target
     nil, calibration = tune_threshold(ranked, linker.kb, wanted), fit_ranked(ranked)
     context = TuningContext.of(linker.kb, linker.name_weights)
     linker.tuned = replace(linker.tuned, nil_threshold=nil.threshold, calibration=calibration, context=context)
+    warn_if_not_in_force(linker.name, "nil_threshold", linker.settings.nil_threshold)
     return TunedNil(nil, calibration, calibration_metrics(ranked, calibration)["link_ece"])

@@ -78,6 +78,7 @@ def _find(
     types: Sequence[frozenset[str] | None],
     reading: Reading,
 ) -> list[Found]:
+    depth = min(reading.depth, max(len(kb), 1))
     nothing = Scored(no_rows(), np.empty(0, dtype=np.float32), {})
     scored = [nothing] * len(spans)
     for allowed in dict.fromkeys(types):
@@ -88,7 +89,7 @@ def _find(
         text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
         texts = [text_of[place] for place in range(len(vectors))]
         within = None if allowed is None else kb.rows_of_types(allowed)
-        of_place = [one.first(reading.keep) for one in search(Queries(texts, vectors), reading.depth, within)]
+        of_place = [one.first(reading.keep) for one in search(Queries(texts, vectors), depth, within)]
         for i, place in zip(numbers, places.tolist(), strict=True):
             if place != UNREADABLE:
                 scored[i] = of_place[place]

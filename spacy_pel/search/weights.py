@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import PelError
+from ..checks import is_number, refused
 
 
 class NameWeights(NamedTuple):
@@ -31,13 +29,7 @@ class NameWeights(NamedTuple):
 NO_NAMES = NameWeights(0.0, 0.0)
 
 
-def is_weights(value: Any) -> bool:
-    """Whether `value` is a dict of both weights, each finite and 0 or more."""
-    return (
-        isinstance(value, dict)
-        and set(value) == set(NameWeights._fields)
-        and all(isinstance(one, Real) and 0 <= float(one) < math.inf for one in value.values())
-    )
+MOST = 1e6  # what is fitted on a few mentions may be large; more would leave the similarity no weight
 
 
 def check_lexical(value: Any) -> None:
@@ -46,8 +38,19 @@ def check_lexical(value: Any) -> None:
     Raises:
         PelError: If it is not a dict of weights, "tuned" or None.
     """
-    if not (value in ("tuned", None) or is_weights(value)):
-        raise PelError(
-            f'[components.pel_linker]: lexical = {value!r}; make it {{"ngram": 0.2, "exact": 0.1}} with weights from 0 '
-            'up, "tuned", or null for none.'
+    if not (value is None or (isinstance(value, str) and value == "tuned") or _is_weights(value)):
+        raise refused(
+            "[components.pel_linker]",
+            "lexical",
+            value,
+            f'make it {{"ngram": 0.2, "exact": 0.1}} with weights from 0 to {MOST:,.0f}, "tuned", or null for none',
         )
+
+
+def _is_weights(value: Any) -> bool:
+    """Whether `value` is a dict of both weights, each from 0 to `MOST`."""
+    return (
+        isinstance(value, dict)
+        and set(value) == set(NameWeights._fields)
+        and all(is_number(one, least=0, most=MOST) for one in value.values())
+    )

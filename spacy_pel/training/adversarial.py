@@ -8,7 +8,11 @@ import numpy as np
 from thinc.api import get_array_module
 from thinc.types import Floats3d
 
-from ..errors import PelError
+from ..checks import check_number
+
+SECTION = "[components.pel_linker.adversarial]"
+NO_FGSM = "; for no FGSM set adversarial = null"
+LARGEST = 1000.0  # input embeddings are a ten-thousandth of that
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,8 @@ class FGSM:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0 or self.weight < 0:
-            raise PelError(
-                f"[components.pel_linker.adversarial]: epsilon = {self.epsilon} must be more than 0 and weight = "
-                f"{self.weight} at least 0; for no FGSM set adversarial = null."
-            )
+        check_number(SECTION, "epsilon", self.epsilon, over=0, most=LARGEST, hint=NO_FGSM)
+        check_number(SECTION, "weight", self.weight, least=0, most=LARGEST, hint=NO_FGSM)
 
     def step(self, gradient: Floats3d, mask: np.ndarray) -> Floats3d:
         """Return ε sign(gradient), 0 at padding.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spacy.training import Example
 
-from ..errors import PelError
+from ..checks import check_count, check_flag
 from ..mentions.gold import gold_mentions
 
 
@@ -30,8 +30,8 @@ class BatchByMentions:
     discard_oversize: bool = False
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise PelError(f"[training.batcher] size = {self.size}: a batch must hold at least one mention")
+        check_count("[training.batcher]", "size", self.size, least=1)
+        check_flag("[training.batcher]", "discard_oversize", self.discard_oversize)
 
     def __call__(self, examples: Iterable[Example]) -> Iterator[list[Example]]:
         """Yield the batches."""

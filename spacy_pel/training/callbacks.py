@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from spacy.language import Language
 
-from ..errors import PelError
+from ..checks import check_count
 
 
 @dataclass
@@ -25,10 +25,8 @@ class RefreshNegatives:
     _latest: int | None = field(default=None, init=False, repr=False)  # epoch, or number of the period of steps
 
     def __post_init__(self) -> None:
-        if self.every != "epoch" and (not isinstance(self.every, int) or self.every < 1):
-            raise PelError(
-                f"[training.before_update]: every is {self.every!r}; it can be 'epoch' or a number of steps."
-            )
+        if not (isinstance(self.every, str) and self.every == "epoch"):
+            check_count("[training.before_update]", "every", self.every, least=1, hint=' of steps, or "epoch"')
 
     def __call__(self, nlp: Language, info: dict[str, Any]) -> None:
         """Refresh the negatives of every linker that is not frozen, if it is time."""

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ..errors import PelError
+from ..checks import check_choice
 from ..models.scoring.dual import Dual
 from .negatives import NONE, DrawnNegatives
 
@@ -111,8 +111,7 @@ def check_layout(name: str) -> str:
     Raises:
         PelError: There is no such layout.
     """
-    if name not in LAYOUTS:
-        raise PelError(f"[components.pel_linker]: layout is {name!r}; choose one of {', '.join(LAYOUTS)}.")
+    check_choice("[components.pel_linker]", "layout", name, LAYOUTS)
     return name
 
 

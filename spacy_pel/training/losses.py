@@ -13,10 +13,12 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import softplus
 
-from ..errors import PelError
+from ..checks import check_number
 
 MASKED = -1e30  # finite, so that a row with no negatives has gradient 0 and not nan
 SMALLEST_GRADIENT = 1e-20
+SECTION = "[components.pel_linker.loss]"
+LARGEST_ALPHA = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class ProxyLoss:
         margin: δ.
 
     Raises:
-        PelError: alpha is not more than 0.
+        PelError: alpha is not more than 0, or margin no difference of two cosines.
     """
 
     alpha: float = 32.0
@@ -44,10 +46,8 @@ class ProxyLoss:
     needs_log_q: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.alpha <= 0:
-            raise PelError(
-                f"[components.pel_linker.loss]: alpha = {self.alpha} must be more than 0, or nothing is learnt."
-            )
+        check_number(SECTION, "alpha", self.alpha, over=0, most=LARGEST_ALPHA)
+        check_number(SECTION, "margin", self.margin, least=-2, most=2)
 
     @property
     def logit_scale(self) -> float:

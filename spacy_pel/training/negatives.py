@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from ..checks import check_choice, check_count, check_flag, check_number
 from ..errors import PelError
 from .draws import (
     NONE,
@@ -20,6 +21,8 @@ from .draws import (
     uniform_without_replacement,
 )
 
+SECTION = "[components.pel_linker.negatives]"
+MOST_NEGATIVES = 100_000
 Draw = Literal["top", "sample", "iid"]
 
 
@@ -66,12 +69,11 @@ class NegativeSampler(ABC):
         return 0
 
     def __post_init__(self) -> None:
-        draws = get_args(Draw)
-        if self.n < 1 or not 0 <= self.percent_hard <= 100 or self.draw not in draws:
-            raise PelError(
-                "[components.pel_linker.negatives]: n must be at least 1, p between 0 and 100 and draw one of "
-                f"{', '.join(draws)}, not n = {self.n}, p = {self.percent_hard}, draw = {self.draw!r}."
-            )
+        check_count(SECTION, "n", self.n, least=1, most=MOST_NEGATIVES)
+        check_number(SECTION, "p", self.percent_hard, least=0, most=100)
+        check_flag(SECTION, "in_batch", self.in_batch, optional=True)
+        check_choice(SECTION, "draw", self.draw, get_args(Draw))
+        check_count(SECTION, "pool", self.pool)
         if self.draw != "top" and self.pool < self.n_hard:
             raise PelError(
                 f"[components.pel_linker.negatives]: pool = {self.pool} is less than the {self.n_hard} hard negatives "
@@ -149,6 +151,10 @@ class RandomNegatives(NegativeSampler):
     replace: bool = False
     in_batch: bool | None = None
     percent_hard: ClassVar[float] = 0
+
+    def __post_init__(self) -> None:
+        check_flag(SECTION, "replace", self.replace)
+        super().__post_init__()
 
     @property
     def draw(self) -> Draw:

@@ -10,6 +10,7 @@ import torch
 from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
+from ..checks import check_number, refused
 from ..errors import PelError
 from ..models.encoder import token_batches
 from ..models.scoring.dual import Dual
@@ -42,8 +43,11 @@ class Objective:
     mask_names: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.mask_names <= 1:
-            raise PelError(f"[components.pel_linker]: mask_names = {self.mask_names} is no share from 0 to 1.")
+        _check_kind("loss", self.loss, "logit_scale", '"@misc": "spacy_pel.ProxyLoss.v1"')
+        if self.adversarial is not None:
+            _check_kind("adversarial", self.adversarial, "step", '"@misc": "spacy_pel.FGSM.v1"')
+        _check_kind("negatives", self.negatives, "sample", '"@misc": "spacy_pel.MixedNegatives.v1"')
+        check_number("[components.pel_linker]", "mask_names", self.mask_names, least=0, most=1)
         if self.loss.needs_log_q and (self.layout != "per_mention" or self.negatives.draw != "iid"):
             raise PelError(
                 "[components.pel_linker.loss]: spacy_pel.NCELoss.v1 corrects for independent draws; it needs "
@@ -72,6 +76,11 @@ class Objective:
                 f"[components.{name}.model]: similarity = {similarity!r} does not go with the loss of "
                 f"[components.{name}.loss], which needs {self.loss.similarity!r}."
             )
+
+
+def _check_kind(key: str, value: Any, attribute: str, registered: str) -> None:
+    if not hasattr(value, attribute):
+        raise refused("[components.pel_linker]", key, value, f"make it a section with {registered}")
 
 
 def backpropagate(

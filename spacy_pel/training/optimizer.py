@@ -6,7 +6,10 @@ from typing import Any
 import torch
 from thinc.api import Optimizer, get_array_module, warmup_linear, xp2torch
 
-from ..errors import PelError
+from ..checks import check_count, check_number
+
+SECTION = "[training.optimizer]"
+LARGEST_DECAY = 1 - 1e-9  # 1 would keep the first gradient for ever
 
 
 class AdamW(Optimizer):
@@ -42,13 +45,15 @@ class AdamW(Optimizer):
                 clipping.
 
         Raises:
-            PelError: max_gradient_norm is not more than 0.
+            PelError: A number is out of its range.
         """
-        if max_gradient_norm is not None and max_gradient_norm <= 0:
-            raise PelError(
-                f"[training.optimizer]: max_gradient_norm = {max_gradient_norm} is no norm; make it more than 0, or "
-                "null for no clipping."
-            )
+        check_number(SECTION, "max_gradient_norm", max_gradient_norm, over=0, hint=", or null for no clipping")
+        for key, decay in (("beta1", beta1), ("beta2", beta2)):
+            check_number(SECTION, key, decay, least=0, most=LARGEST_DECAY)
+        check_number(SECTION, "eps", eps, over=0)
+        check_number(SECTION, "weight_decay", weight_decay, least=0)
+        if isinstance(learn_rate, str) or not isinstance(learn_rate, Iterable):
+            check_number(SECTION, "learn_rate", learn_rate, least=0)
         super().__init__(
             learn_rate, L2=weight_decay, beta1=beta1, beta2=beta2, eps=eps, grad_clip=0.0, use_averages=False
         )
@@ -87,11 +92,10 @@ def make_warmup_linear(initial_rate: float, total_steps: int, warmup_share: floa
         warmup_share: The share of the steps in which the rate rises.
 
     Raises:
-        PelError: total_steps is under 1, or warmup_share is no share.
+        PelError: total_steps is under 1, warmup_share is no share, or initial_rate under 0.
     """
-    if total_steps < 1 or not 0 <= warmup_share <= 1:
-        raise PelError(
-            f"[training.optimizer.learn_rate]: total_steps = {total_steps} must be at least 1 (0 would mean a rate of "
-            f"0 throughout) and warmup_share = {warmup_share} between 0 and 1."
-        )
+    where = f"{SECTION[:-1]}.learn_rate]"
+    check_count(where, "total_steps", total_steps, least=1, hint=" (0 would mean a rate of 0 throughout)")
+    check_number(where, "warmup_share", warmup_share, least=0, most=1)
+    check_number(where, "initial_rate", initial_rate, least=0)
     return warmup_linear(initial_rate, round(warmup_share * total_steps), total_steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,19 @@ class Target(NamedTuple):
 
     measure: str
     value: float
+
+    @classmethod
+    def of(cls, value: Any) -> Target | None:
+        """Take a target, a text for `parse`, or None.
+
+        Raises:
+            PelError: For anything else.
+        """
+        if value is None or isinstance(value, str):
+            return None if value is None else cls.parse(value)
+        if not isinstance(value, cls):
+            raise PelError(f'target = {value!r}; give a text, such as target="precision={value}", or None.')
+        return cls.parse(f"{value.measure}={value.value}")
 
     @classmethod
     def parse(cls, text: str) -> Target:

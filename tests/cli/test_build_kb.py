@@ -92,7 +92,7 @@ META = {
         "C0000002|ENG|P|L1|PF|S1|Y|A1||||MSH|PT|D001241|Aspirin|0|N||\n"
     ),
     "MRSTY": "C0000001|T184|A2.2.2|Sign or Symptom|AT1||\nC0000002|T121|A1.4.1.1.1|Pharmacologic Substance|AT1||\n",
-    "MRCUI": "C0000009|2000AA|SY|C0000001|||Y|\n",
+    "MRCUI": "C0000009|2000AA|SY|||C0000001|Y|\n",
 }
 
 

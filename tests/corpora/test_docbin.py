@@ -1,8 +1,11 @@
 """`.spacy` files and the errors that name them."""
 
+import zlib
+
 import pytest
 import spacy
-from spacy.tokens import DocBin
+import srsly
+from spacy.tokens import DocBin, Span
 
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.errors import PelError
@@ -55,3 +58,16 @@ def test_a_name_that_spacy_would_pass_over_is_refused(tmp_path):
     with pytest.raises(PelError, match=r"out\.bin must end in \.spacy"):
         write_docs(tmp_path / "out.bin", [])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("lost", ["aspirin", "D001241", "DRUG"])
+def test_a_file_that_names_strings_it_lacks_is_one_error(tmp_path, lost):
+    """It is decoded Doc by Doc, and spaCy finds out when the string is asked for."""
+    nlp, path = spacy.blank("en"), tmp_path / "in.spacy"
+    doc = nlp("She took aspirin")
+    doc.spans["gold_mentions"] = [Span(doc, 2, 3, label="DRUG", kb_id="D001241")]
+    stored = srsly.msgpack_loads(zlib.decompress(DocBin(docs=[doc]).to_bytes()))
+    stored["strings"] = [string for string in stored["strings"] if string != lost]
+    path.write_bytes(zlib.compress(srsly.msgpack_dumps(stored)))
+    with pytest.raises(PelError, match=r"in\.spacy is not a \.spacy corpus"):
+        list(read_docs(path, spacy.blank("de").vocab))

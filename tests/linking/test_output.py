@@ -10,7 +10,7 @@ from spacy.tokens import Span
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.errors import PelError
 from spacy_pel.linking.output import LinkedDocs, LinkedLines
-from spacy_pel.mentions.links import set_extensions
+from spacy_pel.mentions.extensions import set_extensions
 
 set_extensions()
 nlp = spacy.blank("en")

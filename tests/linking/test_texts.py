@@ -89,3 +89,26 @@ def test_a_doc_without_given_mentions_keeps_its_entities():
         each.ents = [spacy.tokens.Span(each, 0, 1, label="FOUND")]
     assert ents(doc) == [("Lithium", "FOUND")]
     assert ents(none) == []
+
+
+def test_many_given_mentions_join_the_text_of_their_doc_a_few_times_at_most(monkeypatch):
+    """`doc.text` joins all tokens; once a mention would be the square of the length."""
+    calls = []
+
+    class Nlp:
+        vocab, max_length = nlp.vocab, nlp.max_length
+
+        class tokenizer:
+            def __new__(cls, text):
+                return Counted(nlp.vocab, [token.text for token in nlp(text)])
+
+    class Counted(spacy.tokens.Doc):
+        @property
+        def text(self):
+            calls.append(1)
+            return super().text
+
+    n = 50
+    record = {"text": "aspirin " * n, "ents": [{"start": 8 * i, "end": 8 * i + 7} for i in range(n)]}
+    ((doc, _),), broken = read(record, nlp=Nlp)
+    assert not broken and len(doc.spans["given_mentions"]) == n and len(calls) <= 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import spacy
 from tiny import write_encoder
@@ -177,5 +179,84 @@ def test_context(make_builder):
     assert mention(make_builder(context=0), text, "aspirin") == "[CLS] [Ms] aspirin [Me] [SEP]"
     assert mention(make_builder(context=1), text, "aspirin") == "[CLS] took [Ms] aspirin [Me] after [SEP]"
     assert mention(make_builder(context=99), text, "aspirin") == mention(make_builder(), text, "aspirin")
-    with pytest.raises(PelError, match=r"\[components.pel_linker.model\]: context is -1"):
+    with pytest.raises(PelError, match=r"\[components.pel_linker.model\]: context = -1"):
         make_builder(context=-1)
+
+
+class Counted:
+    """A backend that counts the characters it is given."""
+
+    def __init__(self, backend):
+        self.backend, self.characters, self.calls = backend, 0, 0
+
+    def encode_batch(self, texts, **options):
+        self.calls += 1
+        self.characters += sum(map(len, texts))
+        return self.backend.encode_batch(texts, **options)
+
+
+def split_words(n):
+    """A Doc in which every other token begins and ends inside a word, and these tokens."""
+    doc = spacy.tokens.Doc(NLP.vocab, ["pre", "aspirin", "s", "heart"] * n, [False, False, True, True] * n)
+    return doc, [doc[4 * i + 1 : 4 * i + 2] for i in range(n)]
+
+
+def test_mentions_inside_words_do_not_cost_the_whole_text_each(make_builder):
+    """What is tokenised grows with the mentions, and not with the mentions times the text."""
+    counts = []
+    for n in (200, 800):
+        _, spans = split_words(n)
+        builder = make_builder()
+        builder._backend = counted = Counted(builder._backend)
+        builder.mentions(spans)
+        assert counted.calls == 2
+        counts.append(counted.characters)
+    assert counts[1] < 4.5 * counts[0]
+
+
+@pytest.mark.parametrize("context", [None, 2])
+def test_a_mention_inside_a_word_is_read_as_if_the_whole_text_were_parted_there(make_builder, context):
+    rng = random.Random(0)
+    parts = [
+        "aspirin",
+        "heart",
+        "attack",
+        "a",
+        "-",
+        "(",
+        "x" * 120,
+        "患者",
+        "é",
+        "🧪",
+        "\u200b",
+        "\n",
+        "10",
+        "mg",
+        "Li",
+    ]
+    builder = make_builder(context=context, mention_length=16)
+    room = builder.settings.mention_length - 4
+    checked = 0
+    for _ in range(60):
+        words = [rng.choice(parts) for _ in range(rng.randrange(1, 60))]
+        doc = spacy.tokens.Doc(NLP.vocab, words, [rng.random() < 0.3 for _ in words])
+        starts = [rng.randrange(len(words)) for _ in range(20)]
+        spans = [doc[start : start + rng.choice([1, 2, 30])] for start in starts]
+        for span, row in zip(spans, iter_rows(builder.mentions(spans))):
+            text = doc.text
+            pieces = [text[: span.start_char], span.text, text[span.end_char :]]
+            left, mention, right = (
+                builder.tokenizer.backend_tokenizer.encode(one, add_special_tokens=False).ids for one in pieces
+            )
+            if span.text == text[span.start_char : span.end_char] and mention:
+                start, end = (row.index(marker) for marker in builder.markers)
+                assert row[start + 1 : end] == mention[:room]
+                assert (
+                    row[1:start] == left[len(left) - (start - 1) :] and row[end + 1 : -1] == right[: len(row) - end - 2]
+                )
+                checked += 1
+    assert checked > 500
+
+
+def iter_rows(rows):
+    return [rows[i].tolist() for i in range(len(rows))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import pytest
@@ -101,3 +102,15 @@ def test_without_an_encoder_every_way_in_says_so(tmp_path):
         with pytest.raises(PelError, match="pel_linker has no encoder yet"):
             act()
     assert linker.session is None
+
+
+def test_a_pickle_of_one_that_is_trained_is_trained_on(made):
+    nlp, linker, examples, optimizer = made
+    train(nlp, examples, optimizer, 2)
+    again = pickle.loads(pickle.dumps(linker))
+    assert again.session is not None and again.session is not linker.session
+    with pytest.warns(UserWarning, match="is being trained and links nothing"):
+        again(unlinked(nlp)[0])
+    assert again.update(examples)["pel_linker"] > 0
+    again.index(progress=False)
+    assert pickle.loads(pickle.dumps(again)).session is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -113,3 +114,19 @@ def test_names_of_the_package_are_imported_when_they_are_asked_for():
     assert PelLinker.__name__ == "PelLinker" and issubclass(KnowledgeBase, object) and Entity("a", "b").id == "a"
     code = "import sys, spacy_pel; print({'torch', 'faiss', 'transformers', 'spacy'} & sys.modules.keys())"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+def test_a_setting_that_wins_over_what_was_tuned_is_named(pipeline):
+    nlp = spacy.load(pipeline / "linker")
+    linker, docs = nlp.get_pipe("pel_linker"), dev_docs(nlp, pipeline)
+    linker.lexical, linker.nil_threshold = None, 0.25
+    with pytest.warns(UserWarning, match=r"lexical = null wins.*linker\.lexical = \"tuned\"") as said:
+        linker.tune_names(docs)
+    assert said[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"\[components\.pel_linker\] nil_threshold = 0\.25 wins"):
+        linker.tune_nil(docs)
+    linker.lexical = linker.nil_threshold = "tuned"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.tune_names(docs)
+        linker.tune_nil(docs)

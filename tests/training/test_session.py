@@ -50,7 +50,7 @@ def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
 
 @pytest.mark.parametrize("every", ["hour", 0])
 def test_another_rhythm_is_refused(every):
-    with pytest.raises(PelError, match=f"every is {every!r}"):
+    with pytest.raises(PelError, match=f"every = {every!r}"):
         RefreshNegatives(every=every)
 
 

@@ -46,7 +46,7 @@ def main(
         for part in parts:
             names.writelines(part)
     (meta / "MRRANK.RRF").write_text("".join(f"{99 - i:04d}|{sab}|PT|N|\n" for i, sab in enumerate(SOURCES)))
-    retired = (f"C9{i:06d}|2020AA|SY|C{draw.randint(1, concept):07d}|||Y|\n" for i in range(concept // 10))
+    retired = (f"C9{i:06d}|2020AA|SY|||C{draw.randint(1, concept):07d}|Y|\n" for i in range(concept // 10))
     (meta / "MRCUI.RRF").write_text("".join(retired))
     typer.echo(f"Wrote {rows:,} rows of {concept:,} concepts to {meta}")
 

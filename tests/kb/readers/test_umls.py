@@ -174,13 +174,13 @@ def test_sorting_keeps_the_order_and_the_line_numbers_of_a_concept(tmp_path, mon
 
 def test_retired_cuis_find_their_successor(tmp_path):
     retired = [
-        "C0000101|1993AA|SY|C0000102|||N|",  # a chain
-        "C0000102|2000AC|SY|C0000001|||Y|",
-        "C0000103|2000AC|RO|C0000002|||Y|",  # related is not the same
+        "C0000101|1993AA|SY|||C0000102|N|",  # a chain
+        "C0000102|2000AC|SY|||C0000001|Y|",
+        "C0000103|2000AC|RO|||C0000002|Y|",  # related is not the same
         "C0000104|2000AC|DEL||||N|",
-        "C0000105|2000AC|SY|C0000404|||N|",  # not in the KB
-        "C0000106|2000AC|SY|C0000107|||N|",  # in a circle
-        "C0000107|2000AC|SY|C0000106|||N|",
+        "C0000105|2000AC|SY|||C0000404|N|",  # not in the KB
+        "C0000106|2000AC|SY|||C0000107|N|",  # in a circle
+        "C0000107|2000AC|SY|||C0000106|N|",
     ]
     records = read_umls(write(tmp_path / "META", MRCUI=retired))
     kb = KnowledgeBase.create(tmp_path / "kb", records, retired=records.retired)

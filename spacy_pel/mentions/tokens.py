@@ -1,0 +1,40 @@
+"""Text → a Doc of tokens, whose cost grows with the length of the text and not with its square."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain, pairwise
+
+from spacy.language import Language
+from spacy.tokenizer import Tokenizer
+from spacy.tokens import Doc
+
+# Stretches without a space, and the characters of them that are tokenised together. Marks with at most two letters
+# between them are taken off one by one, with a look at all that is left each time; a URL is looked for in the whole.
+STRETCHES = {
+    re.compile(r"(?:(?:[^\w\s]|_)[^\W_]{0,2}){200,}"): 200,
+    re.compile(r"\S{5000,}"): 5000,
+}
+
+
+def tokenised(nlp: Language, text: str) -> Doc:
+    """Return `text` as the tokenizer of `nlp` parts it. Where spaCy's own meets hundreds of marks, or thousands of
+    characters, without a space between them, it gets them piece by piece."""
+    cuts = _cuts(text) if isinstance(nlp.tokenizer, Tokenizer) else []
+    if not cuts:
+        return nlp.tokenizer(text)
+    pieces = [nlp.tokenizer(text[start:end]) for start, end in pairwise([0, *cuts, len(text)])]
+    tokens = list(chain.from_iterable(pieces))
+    return Doc(nlp.vocab, [token.text for token in tokens], [bool(token.whitespace_) for token in tokens])
+
+
+def _cuts(text: str) -> list[int]:
+    """Return where `text` is parted, ascending."""
+    return sorted(
+        {
+            cut
+            for pattern, size in STRETCHES.items()
+            for stretch in pattern.finditer(text)
+            for cut in range(stretch.start() + size, stretch.end(), size)
+        }
+    )

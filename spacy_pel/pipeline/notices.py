@@ -1,0 +1,41 @@
+"""What a linker warns of: that it links nothing now, or that what was tuned does not count."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..tuning.tuned import TuningContext
+
+
+def warn_of_training(name: str) -> None:
+    """Warn that the component `name` is being trained."""
+    warnings.warn(
+        f"{name} is being trained and links nothing: its KB is not indexed with the weights of now. Call "
+        f'nlp.get_pipe("{name}").index(), or save the pipeline and run `python -m spacy pel index`.',
+        stacklevel=3,
+    )
+
+
+def warn_of_tuning(linker: Any) -> None:
+    """Warn where the NIL threshold of `linker` was tuned with another KB, or for other scores."""
+    if linker.kb is not None:
+        for complaint in linker.tuned.complaints(TuningContext.of(linker.kb, linker.name_weights), linker.name):
+            warnings.warn(complaint, stacklevel=3)
+
+
+def warn_of_dropped_threshold(name: str) -> None:
+    """Warn that the NIL threshold of the component `name` was dropped."""
+    warnings.warn(f"{name}: dropped the NIL threshold of another index; tune it again.", stacklevel=3)
+
+
+def warn_if_not_in_force(name: str, key: str, setting: Any) -> None:
+    """Warn where the `setting` `key` of the component `name` wins over what was tuned."""
+    if setting == "tuned":
+        return
+    value = "null" if setting is None else setting
+    warnings.warn(
+        f'What was tuned is not in force: [components.{name}] {key} = {value} wins; set it to "tuned", in config.cfg '
+        f'or as linker.{key} = "tuned".',
+        stacklevel=4,
+    )
