@@ -153,7 +153,8 @@ class TrainingSession:
     def _rows_of(self, spans: Sequence[Span]) -> list[np.ndarray]:
         if len(self._mention_rows) > MOST_ROWS:
             self._mention_rows.clear()
-        keys = [(_digest(span.doc.text), span.start_char, span.end_char) for span in spans]
+        digests = {id(doc): _digest(doc.text) for doc in {id(span.doc): span.doc for span in spans}.values()}
+        keys = [(digests[id(span.doc)], span.start_char, span.end_char) for span in spans]
         new = [i for i, key in enumerate(keys) if key not in self._mention_rows]
         rows = row_builder(self.model).mentions([spans[i] for i in new])
         self._mention_rows.update((keys[i], rows[number]) for number, i in enumerate(new))

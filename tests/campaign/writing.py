@@ -17,9 +17,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -28,7 +26,8 @@ import numpy as np
 import spacy
 import srsly
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # it runs as a script
+from forks import DONE, TRACEBACK, forked
 from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.cli import pel_app
@@ -38,15 +37,9 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
 
 COUNT, KILL, FULL, OFF = 0, 1, 2, -1
-DONE, REFUSED, TRACEBACK = 0, 1, 70
 KNOWN = ENTITIES[:-2]  # the corpus has mentions of all
 MANY = {"DOC": 1, "KB": 3, "PIPELINE": 6}  # tries, in proportion
 faults = ctypes.CDLL(None)
-# Imported here once, and not in every try
-for module in ("models.storage", "models.encoder_loader", "training.session", "pipeline.tuning", "pipeline.indexing"):
-    import_module(f"spacy_pel.{module}")
-for model in ("bert.modeling_bert", "bert.tokenization_bert_fast"):
-    import_module(f"transformers.models.{model}")
 
 
 def state_of_kb(path: Path) -> str:
@@ -181,27 +174,6 @@ def make(folder: Path) -> None:
             Path(writer.target).write_text("before")
 
 
-def forked(work: Callable[[], int], log: Path) -> int:
-    """The exit status of `work`, done in a fork that prints to `log`; -9 if it was killed."""
-    child = os.fork()
-    if not child:
-        code = TRACEBACK
-        try:
-            with log.open("w") as file, redirect_stdout(file), redirect_stderr(file):
-                faults.faults_spare(file.fileno())
-                try:
-                    code = work()
-                except SystemExit as stop:
-                    code = stop.code if isinstance(stop.code, int) else DONE
-                except BaseException:
-                    faults.faults_arm(OFF, 0)
-                    traceback.print_exc()
-        finally:
-            os._exit(code or 0)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
 class Tries:
     """One writer, tried again and again on a fresh copy."""
 
@@ -221,7 +193,7 @@ class Tries:
         before = self.seen()
         calls = self.log.with_name("calls")
 
-        def count() -> int:
+        def count() -> None:
             faults.faults_arm(COUNT, 0)
             try:
                 self.writer()
@@ -232,7 +204,6 @@ class Tries:
                 n = faults.faults_seen()
                 faults.faults_arm(OFF, 0)
                 calls.write_text(str(n))
-            return DONE
 
         code = forked(count, self.log)
         self.calls = int(calls.read_text())
@@ -252,7 +223,7 @@ class Tries:
         """The state of the target: a digest, "none", "refused: …" or "unreadable: …"."""
         answer = self.log.with_name("state")
 
-        def look() -> int:
+        def look() -> None:
             path = self.folder / self.writer.target
             try:
                 state = self.writer.state(path) if path.exists() else "none"
@@ -262,7 +233,6 @@ class Tries:
                 trace = traceback.extract_tb(error.__traceback__)[-1]
                 state = f"unreadable: {type(error).__name__}: {error} ({trace.filename}:{trace.lineno})"
             answer.write_text(state)
-            return DONE
 
         answer.unlink(missing_ok=True)
         code = forked(look, self.log)
@@ -281,7 +251,7 @@ class Tries:
         row.outcomes[outcome] += 1
         if outcome in ("mixed", "unreadable", "refused"):
             row.notes.append(f"at {at}: {state}")
-        code = forked(lambda: self.writer() or DONE, self.log)
+        code = forked(self.writer, self.log)
         if code == DONE and self.names() != self.files:
             row.outcomes["leftovers stay"] += 1
             row.notes.append(f"at {at}: {sorted(set(self.names()) ^ set(self.files))}")
@@ -306,13 +276,13 @@ class Tries:
     def _try(self, mode: int, at: int) -> int:
         self._fresh()
 
-        def work() -> int:
+        def work() -> None:
+            faults.faults_spare(sys.stdout.fileno())
             faults.faults_arm(mode, at)
             try:
                 self.writer()
             finally:
                 faults.faults_arm(OFF, 0)
-            return DONE
 
         return forked(work, self.log)
 
@@ -321,7 +291,7 @@ def main(folder: Path, factor: float, seed: int = 0, only: str = "") -> None:
     draw = random.Random(seed)
     made = folder / "made"
     folder.mkdir(parents=True)
-    if forked(lambda: make(made) or DONE, folder / "log"):
+    if forked(lambda: make(made), folder / "log"):
         raise SystemExit((folder / "log").read_text())
     for writer in WRITERS:
         if only and only != writer.name:
