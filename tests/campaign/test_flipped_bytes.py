@@ -11,11 +11,7 @@ import pytest
 import srsly
 from campaign import FACTOR, SEED, print_table
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(0),
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(0), pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")]
 
 GOOD = {"refused", "same links, seen", "same links, unseen", "OTHER links, seen"}
 
