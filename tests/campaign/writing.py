@@ -38,7 +38,7 @@ from spacy_pel.kb.verify import verify
 
 COUNT, KILL, FULL, OFF = 0, 1, 2, -1
 KNOWN = ENTITIES[:-2]  # the corpus has mentions of all
-MANY = {"DOC": 1, "KB": 3, "PIPELINE": 6}  # tries, in proportion
+MANY = {"DOC": 1, "KB": 3, "PIPELINE": 3}  # tries, in proportion
 faults = ctypes.CDLL(None)
 
 
