@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from ..errors import PelError
+from .locks import locked
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -24,7 +26,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+        _remove_leftovers(target)
+        with temporary.open("wb") as file, locked(temporary):
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -34,3 +37,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed processes have left of earlier writes to `target`."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with locked(left) as abandoned:
+            if abandoned:
+                left.unlink(missing_ok=True)

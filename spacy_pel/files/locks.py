@@ -1,4 +1,4 @@
-"""A folder that one process has for itself."""
+"""A file or folder that one process has for itself."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder for the block, or as long as the process lives. Yields whether nobody else has locked it."""
+def locked(path: Path) -> Iterator[bool]:
+    """Lock a file or folder for the block, or as long as the process lives. Yields whether nobody else has it."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:  # it is gone by now, or this is Windows, where folders cannot be locked
         yield True
         return

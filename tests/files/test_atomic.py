@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.files.atomic import write_atomically
+from spacy_pel.files.locks import locked
 
 
 def test_folders_are_made_and_a_file_is_replaced(tmp_path):
@@ -38,3 +40,15 @@ def test_what_cannot_be_written(tmp_path):
             write_atomically(path, b"x")
         assert str(path) in str(raised.value) and "tmp'" not in str(raised.value)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "pipe"] and (tmp_path / "file").read_bytes() == b"old"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of files")
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
+    left, other = tmp_path / ".out.1.tmp", tmp_path / ".other.1.tmp"
+    for path in (left, other):
+        path.write_bytes(b"half")
+    with locked(left):
+        write_atomically(tmp_path / "out", b"whole")
+        assert left.exists()
+    write_atomically(tmp_path / "out", b"whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.1.tmp", "out"]
