@@ -25,11 +25,14 @@ class NameWeights(NamedTuple):
         is a cosine, it is at most 1."""
         return ((similarity + lexical @ np.array(self)) / (1 + sum(self))).astype(np.float32)
 
+    def bounded(self) -> NameWeights:
+        """The same, or in proportion to them where one is over `MOST`."""
+        share = min(1.0, MOST / max(*self, 1.0))
+        return NameWeights(*(min(weight * share, MOST) for weight in self))
+
 
 NO_NAMES = NameWeights(0.0, 0.0)
-
-
-MOST = 1e6  # what is fitted on a few mentions may be large; more would leave the similarity no weight
+MOST = 1e6  # what is fitted on a few mentions may be larger; more would leave the similarity no weight
 
 
 def check_lexical(value: Any) -> None:

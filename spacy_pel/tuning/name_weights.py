@@ -91,7 +91,7 @@ def fit_weights(found: Sequence[GoldForms]) -> NameWeights:
 
     optimizer.step(loss)
     ngram, exact = logs.detach().exp()[1:].tolist()
-    return NameWeights(ngram, exact)
+    return NameWeights(ngram, exact).bounded()
 
 
 def _log_sums(values: torch.Tensor, owner: torch.Tensor, n: int) -> torch.Tensor:

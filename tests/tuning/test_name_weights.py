@@ -11,7 +11,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.mentions.gold import GoldMention
 from spacy_pel.search.search import EXACT, NGRAM, SIMILARITY, Found
-from spacy_pel.search.weights import NO_NAMES, NameWeights
+from spacy_pel.search.weights import NO_NAMES, NameWeights, check_lexical
 from spacy_pel.tuning.name_weights import GoldForms, fit_weights
 
 SCALE, OUTSIDE, TRUE = 20.0, 8.0, np.array([0.3, 0.15])
@@ -62,3 +62,13 @@ def test_without_a_right_candidate():
     wrong = [one._replace(mention=one.mention._replace(ids=("other",))) for one in drawn(3)]
     with pytest.raises(PelError, match="nothing to fit"):
         fit_weights(wrong)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "expected"),
+    [((0.5, 0.0), (0.5, 0.0)), ((2474264.8, 0.0), (1e6, 0.0)), ((1e9, 5e8), (1e6, 5e5)), ((0.0, 1e300), (0.0, 1e6))],
+)
+def test_fitted_weights_can_be_set_by_hand(fitted, expected):
+    bounded = NameWeights(*fitted).bounded()
+    assert bounded == pytest.approx(expected)
+    check_lexical(bounded._asdict())
