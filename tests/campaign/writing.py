@@ -38,6 +38,7 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
 
 COUNT, KILL, FULL, OFF = 0, 1, 2, -1
+REFUSED = 1
 KNOWN = ENTITIES[:-2]  # the corpus has mentions of all
 MANY = {"DOC": 1, "KB": 3, "PIPELINE": 3}  # tries, in proportion
 faults = ctypes.CDLL(None)
@@ -97,8 +98,12 @@ class Writer:
     def __call__(self) -> None:
         if isinstance(self.run, str):
             pel_app(self.run.split())
-        else:
+            return
+        try:
             self.run()
+        except (PelError, OSError) as error:  # what Python raises is what a command prints
+            print(error)
+            raise SystemExit(REFUSED) from error
 
 
 @dataclass
@@ -119,14 +124,15 @@ class Row:
 
 
 def save_other_over() -> None:
-    spacy.load("other").to_disk("linker")
+    """What `nlp.to_disk` has pel_linker write; spaCy writes its own files in place, and half of one cannot be read."""
+    spacy.load("other").get_pipe("pel_linker").to_disk("linker/pel_linker")
 
 
 def save_in_place() -> None:
     nlp = spacy.load("linker")
     linker = nlp.get_pipe("pel_linker")
     linker.tune_nil(make_docs(nlp))
-    nlp.to_disk("linker")
+    linker.to_disk("linker/pel_linker")
 
 
 WRITERS = [
