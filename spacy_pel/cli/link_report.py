@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from ..errors import PelError
-from ..kb.entity import NIL
+from ..mentions.extensions import is_nil
 from ..mentions.links import mentions_of
 from ..visible import visible
 
@@ -42,7 +42,7 @@ class LinkReport:
         self.texts += 1
         mentions = mentions_of(doc, self.spans_key)
         self.mentions += len(mentions)
-        self.nil += sum(span.kb_id_ == NIL for span in mentions)
+        self.nil += sum(map(is_nil, mentions))
         self._bar.set_postfix_str(self.speed, refresh=False)
         self._bar.update(line.end - self._bar.n)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator
@@ -21,7 +20,6 @@ from .atomic import write_atomically
 from .locks import locked
 
 ANNOUNCED = ".saving"
-TEMPORARY = re.compile(r"\.(cfg|\.saving)\.\d+\.tmp")
 
 
 @contextmanager
@@ -51,13 +49,10 @@ def _announced(folder: Path) -> list[str]:
 
 
 def clean(folder: Path, in_use: Collection[str]) -> None:
-    """Remove what was announced here and is not in use, with the temporary files beside it."""
+    """Remove what was announced here and is not in use, with the temporary folders beside it."""
     for name in set(_announced(folder)) - set(in_use):
         _remove(folder / name)
         for path in folder.glob(f".{glob.escape(name)}.???-*"):  # .new- and .old-: see `files.folders`
-            _remove(path)
-    for path in folder.glob(".*.tmp"):  # see `files.atomic`
-        if TEMPORARY.fullmatch(path.name):
             _remove(path)
     (folder / ANNOUNCED).unlink(missing_ok=True)
 

@@ -109,6 +109,13 @@ class Layout:
             return Saved(folder, stored, here, has_hashes=False)
         return Saved(folder, stored, block["parts"], block["notes"])
 
+    def read_before_writing(self, folder: Path) -> Saved | None:
+        """`read`, and None also where `cfg` is broken, so that it can be written again."""
+        try:
+            return self.read(folder)
+        except PelError:
+            return None
+
     def write(
         self,
         folder: Path,
@@ -133,7 +140,8 @@ class Layout:
         """
         folder.mkdir(parents=True, exist_ok=True)
         with alone(folder):
-            before = self._parts_before(folder)
+            saved = self.read_before_writing(folder)
+            before = saved.parts if saved else {}
             old = {part["name"] for part in before.values()} | set(kept.values())
             clean(folder, old)
             new = {part: _free_name(folder, part) for part in writers}
@@ -148,13 +156,6 @@ class Layout:
                 clean(folder, old)
                 raise
             clean(folder, {part["name"] for part in parts.values()})
-
-    def _parts_before(self, folder: Path) -> dict[str, Part]:
-        try:
-            saved = self.read(folder)
-        except PelError:
-            return {}
-        return {} if saved is None else saved.parts
 
     def _record(self, folder: Path, part: str, name: str, before: Mapping[str, Part]) -> Part:
         """What `cfg` says of a part; the hashes of one that was there already are those of when it was written."""

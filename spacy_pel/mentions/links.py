@@ -43,9 +43,7 @@ def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
     spans = mentions_of(doc, spans_key)
     attrs: dict[str, Any] = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
     candidates, probabilities = attrs.get("kb_ents", ()), attrs.get("kb_prob", ())
-    if not (
-        _is_list(candidates, len(spans)) and _is_list(probabilities, len(spans))
-    ):  # none, or no longer of the group
+    if not all(_is_list(values, len(spans)) for values in (candidates, probabilities)):  # none, or of other spans
         candidates = [span._.get(extension("kb_ents")) for span in spans]
         probabilities = [span._.get(extension("kb_prob")) for span in spans]
     return [Link(span.kb_id_, *found) for span, *found in zip(spans, candidates, probabilities, strict=True)]

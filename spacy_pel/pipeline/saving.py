@@ -73,7 +73,7 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
     Raises:
         PelError: The linker has no weights, or its KB in the folder has only indexes of other linkers.
     """
-    excluded, kb, before = set(exclude), linker.kb, _read_saved(path)
+    excluded, kb, before = set(exclude), linker.kb, LAYOUT.read_before_writing(path)
     writers: dict[str, Callable[[Path], object]] = {
         "vocab": lambda p: linker.vocab.to_disk(p, exclude=("strings", "vectors")),
         "model": lambda p: save(linker.model, p),
@@ -141,14 +141,6 @@ def _read_kb(linker: CanBeSaved, path: Path) -> None:
         if own:
             check_fingerprint(kb, linker.fingerprint)
         linker.set_kb(kb)
-
-
-def _read_saved(path: Path) -> Saved | None:
-    """What is saved at `path`; None if it cannot be read, so that it can be saved again."""
-    try:
-        return LAYOUT.read(path)
-    except PelError:
-        return None
 
 
 def _tuned(saved: Saved) -> Tuned:
