@@ -59,9 +59,9 @@ def _file_problems(kb: KnowledgeBase, index: EntityIndex) -> Iterator[str]:
 
 def _vector_problems(kb: KnowledgeBase, index: EntityIndex, where: str) -> Iterator[str]:
     owners = index.owners()
-    if (np.diff(owners) < 0).any():
+    if (np.diff(owners.rows) < 0).any():
         yield f"{where}: the owners of the vectors are not in the order of the rows"
-    if foreign := int((~np.isin(owners, kb.live_rows)).sum()):
+    if foreign := int((~np.isin(owners.rows, kb.live_rows)).sum()):
         yield f"{where}: {foreign:,} vectors belong to no entity"
     within = UNIT_WITHIN if index.index_type == FLAT else COMPRESSED_WITHIN
     n_vectors = infinite = odd = 0
@@ -70,8 +70,8 @@ def _vector_problems(kb: KnowledgeBase, index: EntityIndex, where: str) -> Itera
         lengths = np.linalg.norm(block.astype(np.float64), axis=1)
         infinite += int((~np.isfinite(lengths)).sum())
         odd += int((np.abs(lengths[np.isfinite(lengths)] - 1) > within).sum())
-    if n_vectors != len(owners):
-        yield f"{where}: {n_vectors:,} vectors with {len(owners):,} owners"
+    if n_vectors != owners.n_vectors:
+        yield f"{where}: {n_vectors:,} vectors where the owners say {owners.n_vectors:,}"
     if infinite:
         yield f"{where}: {infinite:,} vectors are not finite"
     if odd and index.metric == "cosine":

@@ -13,6 +13,7 @@ import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.files.folders import left_aside
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 from spacy_pel.kb.verify import verify
 
@@ -213,11 +214,11 @@ CHANGE_KILLS = {
 def test_killed_change(old, script, rows):
     """Whenever it is killed, the KB is the one with old-0 removed and late added, compacted or not."""
     old.remove(["old-0"])
-    old.add([Entity(id="late", name="late")], np.full((1, 4), 3.0, dtype="float32"), fingerprint="old")
+    old.add([Entity(id="late", name="late")], NewVectors("old", np.full((1, 4), 3.0, dtype="float32")))
     run_killed(
         "def add():\n"
         "    vectors = np.ones((1, 4), dtype='float32')\n"
-        "    KnowledgeBase(path).add([Entity(id='never', name='n')], vectors, fingerprint='old')\n" + script,
+        "    KnowledgeBase(path).add([Entity(id='never', name='n')], NewVectors('old', vectors))\n" + script,
         old.path,
     )
     kb = KnowledgeBase(old.path)
@@ -251,13 +252,13 @@ def test_killed_change_of_a_kb_with_two_indexes(old, script, expected):
     values = np.repeat(np.stack([np.zeros(50), np.full(50, 5.0)], axis=1).reshape(-1, 1), 2, axis=1).astype("float32")
     old.index([values], dim=2, metric="dot", fingerprint="b", owners=two)
     old.remove(["old-0"])
-    old.add([Entity(id="late", name="late")], np.full((1, 4), 3.0, dtype="float32"), fingerprint="old")
+    old.add([Entity(id="late", name="late")], NewVectors("old", np.full((1, 4), 3.0, dtype="float32")))
     run_killed(
         "def index_b():\n"
         "    kb = KnowledgeBase(path)\n"
         "    kb.index([np.full((50, 2), 7, dtype='float32')], dim=2, metric='dot', fingerprint='b')\n"
         "def add():\n"
-        "    KnowledgeBase(path).add([Entity('never', 'n')], np.ones((1, 2), dtype='float32'), fingerprint='b')\n"
+        "    KnowledgeBase(path).add([Entity('never', 'n')], NewVectors('b', np.ones((1, 2), dtype='float32')))\n"
         "def compact():\n"
         "    KnowledgeBase(path).compact()\n"
         "def second(module, name):\n"

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from ...errors import PelError
 from ...files.folders import sync
-from ..numbering import EntityRows
+from ..kinds import ENTITY
 from .files import FileRecord, appearing, record_of, write_array
-from .vectors import VectorIndex
+from .owners import Owners
+from .vectors import VectorIndex, auto_type
 
 FOLDER = "indexes"
 PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
@@ -26,12 +27,12 @@ class IndexRecord(TypedDict):
     """What `meta` keeps of an index.
 
     Attributes:
-        kind: What the vectors are of: "entity" for entity texts.
+        kind: What the vectors are of: "entity" for entity texts, "names" for names.
         dim: The dimensions of a vector.
         metric: "cosine" or "dot".
         index_type: "flat", or what faiss's `index_factory` takes.
         count: How many vectors its files hold.
-        files: "vectors", and "owners": the entity row of each vector, ascending. Without it, vector i is of row i.
+        files: "vectors", and "owners", see `Owners.array`. Without it, vector i is of row i.
     """
 
     kind: str
@@ -48,30 +49,37 @@ def folder_of(fingerprint: str) -> str:
     return f"{FOLDER}/{fingerprint if plain else blake2b(fingerprint.encode(), digest_size=16).hexdigest()}"
 
 
-def write_index(
-    folder: Path,
-    fingerprint: str,
-    blocks: Iterable[np.ndarray],
-    owners: EntityRows,
-    *,
-    before: IndexRecord | None,
-    kind: str,
-    dim: int,
-    metric: str,
-    index_type: str,
-) -> IndexRecord:
+class NewIndex(NamedTuple):
+    """Vectors that are to be an index.
+
+    Attributes:
+        fingerprint: Names the encoder that made the vectors.
+        blocks: (n, dim) float32 each, all together one for each number of `owners`.
+        dim: The dimensions of a vector.
+        metric: "cosine" or "dot".
+        owners: Which entities own them; None: one for each entity of the KB.
+        kind: What the vectors are of: "entity" for entity texts, "names" for names.
+        index_type: "flat" for exact search, what faiss's `index_factory` takes, or "auto": exact for few vectors,
+            compressed for many (`index.vectors.auto_type`).
+    """
+
+    fingerprint: str
+    blocks: Iterable[np.ndarray]
+    dim: int
+    metric: str
+    owners: Owners | None = None
+    kind: str = ENTITY
+    index_type: str = "auto"
+
+
+def write_index(folder: Path, new: NewIndex, owners: Owners, *, before: IndexRecord | None) -> IndexRecord:
     """Write the files of an index beside those that it has. They count once `meta` names them.
 
     Args:
         folder: Of the KB.
-        fingerprint: Names the encoder that made the vectors.
-        blocks: Vectors (n, dim) float32.
-        owners: (v,) The entity row of each, ascending.
+        new: What to write.
+        owners: Which entities own the vectors.
         before: The record of the files that these are to replace.
-        kind: See `IndexRecord`, as for the others.
-        dim: The dimensions of a vector.
-        metric: "cosine" or "dot".
-        index_type: "flat", or what faiss's `index_factory` takes.
 
     Returns:
         The record of the new files.
@@ -79,42 +87,35 @@ def write_index(
     Raises:
         PelError: The metric is not known, or as for `VectorIndex.write`.
     """
-    if metric not in ("cosine", "dot"):
-        raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
-    place, number = folder / folder_of(fingerprint), _number(before) + 1
+    if new.metric not in ("cosine", "dot"):
+        raise PelError(f'metric: "{new.metric}" is not known; use "cosine" or "dot".')
+    count = owners.n_vectors
+    index_type = auto_type(count, new.dim) if new.index_type == "auto" else new.index_type
+    place, number = folder / folder_of(new.fingerprint), _number(before) + 1
     place.mkdir(parents=True, exist_ok=True)
     sync(place.parent)
     sync(folder)
     vectors = place / f"vectors-{number}{VectorIndex.suffix(index_type)}"
-    VectorIndex.write(vectors, blocks, count=len(owners), dim=dim, index_type=index_type)
+    VectorIndex.write(vectors, new.blocks, count=count, dim=new.dim, index_type=index_type)
     return {
-        "kind": kind,
-        "dim": dim,
-        "metric": metric,
+        "kind": new.kind,
+        "dim": new.dim,
+        "metric": new.metric,
         "index_type": index_type,
-        "count": len(owners),
+        "count": count,
         "files": {
             "vectors": record_of(folder, vectors),
-            "owners": _write_owners(folder, place / f"owners-{number}.npy", owners),
+            "owners": _write_owners(folder, place / f"owners-{number}.npy", owners.array),
         },
     }
 
 
 def write_again(
-    folder: Path, fingerprint: str, before: IndexRecord, blocks: Iterable[np.ndarray], owners: EntityRows
+    folder: Path, fingerprint: str, before: IndexRecord, blocks: Iterable[np.ndarray], owners: Owners
 ) -> IndexRecord:
     """`write_index` for an index whose record is `before`, with other vectors of the same encoder."""
-    return write_index(
-        folder,
-        fingerprint,
-        blocks,
-        owners,
-        before=before,
-        kind=before["kind"],
-        dim=before["dim"],
-        metric=before["metric"],
-        index_type=before["index_type"],
-    )
+    same: Any = {key: before[key] for key in ("dim", "metric", "kind", "index_type")}
+    return write_index(folder, NewIndex(fingerprint, blocks, **same), owners, before=before)
 
 
 def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
@@ -143,7 +144,7 @@ def copy_files(folder: Path, to: Path, records: Mapping[str, IndexRecord]) -> No
         shutil.copyfile(folder / file["name"], to / file["name"])
 
 
-def _write_owners(folder: Path, path: Path, owners: EntityRows) -> FileRecord:
+def _write_owners(folder: Path, path: Path, owners: np.ndarray) -> FileRecord:
     with appearing(path) as part:
         write_array(part, [owners], shape=owners.shape, dtype="<i8")
     return record_of(folder, path)

@@ -9,6 +9,7 @@ from tiny import unit_vectors
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.index.files import sample_digest
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.index.on_disk import folder_of
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
@@ -54,11 +55,11 @@ def check(kb: KnowledgeBase, fingerprint: str, vectors: Vectors) -> None:
             best = [[(vectors[id] @ q).max() for id in own] for own, q in zip(found, queries, strict=True)]
             for row, own in zip(scores, best, strict=True):
                 assert row[: len(own)] == pytest.approx(own, abs=1e-6) and (row[len(own) :] == -np.inf).all()
-    rows, products = index.similarities(queries[0], kb.live_rows)
+    rows, products, _ = index.similarities(queries[0], kb.live_rows)
     assert dict(zip(kb.ids(rows).tolist(), products.tolist(), strict=True)) == pytest.approx(
         {id: (own @ queries[0]).max() for id, own in vectors.items() if len(own)}, abs=1e-6
     )
-    assert kb.ids(index.owners()).tolist() == [id for id in kb for _ in vectors[id]]
+    assert kb.ids(index.owners().rows).tolist() == [id for id in kb for _ in vectors[id]]
     np.testing.assert_allclose(np.concatenate(list(index.blocks())), np.concatenate([vectors[id] for id in kb]))
     assert index.n_vectors == sum(map(len, vectors.values()))
     assert index.n_missing == sum(not len(own) for own in vectors.values())
@@ -80,17 +81,17 @@ def test_any_changes_of_two_indexes_search_like_brute_force(tmp_path, monkeypatc
         if what == "add":
             new = [Entity(f"N{step}-{i}", f"new {i}", types=("odd",)) for i in range(3)]
             vectors = unit_vectors(3, DIM, 100 + step)
-            kb.add(new, vectors, here)
+            kb.add(new, NewVectors(here, vectors))
             own = dict(zip((e.id for e in new), vectors[:, None], strict=True))
         elif what == "add several":
             new = [Entity(f"M{step}-{i}", f"new {i}", types=("even",)) for i in range(3)]
             vectors = unit_vectors(4, DIM, 200 + step)
-            kb.add(new, vectors, here, owners=[0, 0, 0, 2])
+            kb.add(new, NewVectors(here, vectors, [0, 0, 0, 2]))
             own = {new[0].id: vectors[:3], new[1].id: vectors[:0], new[2].id: vectors[3:]}
         elif what == "update":
             new = [Entity(id, "changed", types=("odd",)) for id in rng.choice(list(kb), 2, replace=False).tolist()]
             vectors = unit_vectors(2, DIM, 300 + step)
-            kb.update(new, vectors, here)
+            kb.update(new, NewVectors(here, vectors))
             own = dict(zip((e.id for e in new), vectors[:, None], strict=True))
         elif what == "remove":
             gone = rng.choice(list(kb), 4, replace=False).tolist()
@@ -156,7 +157,7 @@ def test_a_second_encoder_leaves_the_index_of_the_first_as_it_is(tmp_path):
         assert [found.tolist() for found in one.entity_index("a").search(a, 3)] == before
         assert one.entity_index("b").search(b, 1)[1].ravel().tolist() == np.argmax(b @ b.T, axis=1).tolist()
     assert {path: path.read_bytes() for path in files} == files
-    kb.add([Entity("new", "new")], a[:1], "a")
+    kb.add([Entity("new", "new")], NewVectors("a", a[:1]))
     assert (kb.entity_index("a").n_missing, kb.entity_index("b").n_missing) == (0, 1)
     kb.remove(["E3"])
     kb.index([b], dim=4, metric="dot", fingerprint="b")  # the rows stay as they are for whoever searches in `a`
@@ -204,7 +205,7 @@ def test_owners_must_be_entities_in_the_order_of_their_rows(tmp_path, owners):
     kb.index([unit_vectors(4, DIM)], dim=DIM, metric="cosine", fingerprint="a")
     for owners in ([1], [0, 0, 1]):
         with pytest.raises(PelError, match=r"ascending places among 1 entities|shape"):
-            kb.add([Entity("X", "x")], unit_vectors(len(owners), DIM), "a", owners=owners)
+            kb.add([Entity("X", "x")], NewVectors("a", unit_vectors(len(owners), DIM), owners))
 
 
 def test_verify_names_the_index_and_finds_foreign_owners(tmp_path):

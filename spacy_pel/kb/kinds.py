@@ -1,0 +1,9 @@
+"""What the vectors of an index are of."""
+
+from __future__ import annotations
+
+ENTITY = "entity"
+"""One vector an entity, of its text: name, types, definition or aliases, as the entity tower reads them."""
+
+NAMES = "names"
+"""One vector for each distinct name of all entities, as the mention tower reads a mention that stands alone."""
