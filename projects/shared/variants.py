@@ -15,8 +15,7 @@ from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.pipeline.tuning import find_for_gold
-from spacy_pel.search.search import EXACT, NGRAM, Found
-from spacy_pel.search.weights import NameWeights
+from spacy_pel.search.parts import EXACT, NGRAM
 from spacy_pel.tuning.name_weights import fit_weights
 
 
@@ -72,14 +71,8 @@ def main(
 
 def fitted(linker: Any, docs: list, variant: Variant) -> dict[str, float]:
     """The weights of the features that count; 0 for one that does not."""
-    counts = {NGRAM: variant.ngram, EXACT: variant.exact}
-
-    def counted(found: Found) -> Found:
-        return found._replace(parts={name: values * counts.get(name, True) for name, values in found.parts.items()})
-
-    found = find_for_gold(linker, docs, progress=True)
-    weights = fit_weights([one._replace(forms=[counted(form) for form in one.forms]) for one in found])
-    return NameWeights(weights.ngram * variant.ngram, weights.exact * variant.exact)._asdict()
+    parts = [part for part in (NGRAM, EXACT) if getattr(variant, part)]
+    return fit_weights(find_for_gold(linker, docs, progress=True), parts).as_setting()
 
 
 if __name__ == "__main__":

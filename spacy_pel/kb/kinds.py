@@ -7,3 +7,6 @@ ENTITY = "entity"
 
 NAMES = "names"
 """One vector for each distinct name of all entities, as the mention tower reads a mention that stands alone."""
+
+VECTORS = {"entity": (ENTITY,), "names": (NAMES,), "both": (ENTITY, NAMES)}
+"""From the setting `vectors` of a linker to the kinds of the indexes that it searches."""

@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.modeling_utils import no_init_weights
 
 from ..errors import PelError
+from ..kb.kinds import ENTITY, NAMES
 from .bi_encoder import make_bi_encoder, row_builder
 from .encoder import set_transformer, tower_module
 from .encoder_loader import attention_for
@@ -30,19 +31,30 @@ from .no_code import NO_CODE, reason, without_kernel
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 TOWERS = ("mention", "entity")  # shared towers have the first only
-ENTITY_SETTINGS = ("entity_length", "similarity", "entity_template", "aliases")
+TOWER_OF = {ENTITY: "entity_tower", NAMES: "mention_tower"}  # which reads what an index has vectors of
+SETTINGS_OF = {
+    ENTITY: ("entity_length", "similarity", "entity_template", "aliases"),
+    NAMES: ("mention_length", "similarity", "pooling"),
+}
 
 
-def fingerprint(model: Model) -> str:
-    """Return a SHA-256 of all that decides an entity's vector: the entity tower's weights and configuration, the
-    tokenizer and the settings of entity rows. Equal fingerprints mean equal vectors, up to the precision computed in.
+def fingerprint(model: Model, kind: str = ENTITY) -> str:
+    """Return a SHA-256 of all that decides the vector of an entity, or of a name: the weights and configuration of the
+    tower that reads it, the tokenizer and the settings of its rows. Equal fingerprints mean equal vectors, up to the
+    precision computed in.
+
+    Args:
+        model: A bi-encoder with weights.
+        kind: What the vectors are of: "entity" or "names".
     """
     builder = row_builder(model)
-    transformer: Any = tower_module(model.get_ref("entity_tower")).transformer
-    settings = {key: model.attrs["settings"][key] for key in ENTITY_SETTINGS}
+    transformer: Any = tower_module(model.get_ref(TOWER_OF[kind])).transformer
+    settings = {key: model.attrs["settings"][key] for key in SETTINGS_OF[kind]}
     settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
-    if model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
+    if kind == ENTITY and model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
         settings["pooling"] = "cls"
+    if kind != ENTITY:
+        settings["kind"] = kind
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(builder.tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(transformer.state_dict().items()):

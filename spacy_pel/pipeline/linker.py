@@ -19,6 +19,7 @@ from thinc.api import Model, Optimizer
 
 from ..errors import PelError
 from ..kb.entity import NIL, Entity
+from ..kb.kinds import ENTITY, VECTORS
 from ..mentions.extensions import set_extensions
 from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions
 from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
@@ -83,7 +84,7 @@ class PelLinker(TrainablePipe):
         self.session: TrainingSession | None = None
         self.scorer = scorer
         self._kb_lost: str | None = None  # why there is no KB
-        self._fingerprint: str | None = None  # computed when it is asked for
+        self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
         self._folder: Any = None  # in which a KB from bytes lies
         set_extensions()
 
@@ -105,7 +106,7 @@ class PelLinker(TrainablePipe):
         settings = replace(self.settings, **{name: value})
         settings.check_threshold(self.objective.loss.similarity)
         self.settings = settings
-        if name == "lexical":
+        if name in ("lexical", "vectors"):
             warn_of_tuning(self)
 
     def __dir__(self) -> list[str]:
@@ -185,7 +186,7 @@ class PelLinker(TrainablePipe):
         settings, kb = self.settings, self.require_kb()
         types_for = (lambda label: None) if all_types else settings.types_for
         reading = Reading(max(k, settings.top_k), k, types_for, settings.resolve_abbreviations)
-        search = search or search_of(kb, self.fingerprint, self.name_weights, settings)
+        search = search or search_of(kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 
     def link(self, candidates: RankedIds) -> Link:
@@ -241,12 +242,20 @@ class PelLinker(TrainablePipe):
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the entity tower and its input settings: what the vectors of a KB must have been made with."""
+        """The SHA-256 of the entity tower and its input settings: what vectors of entities must have been made with."""
+        return self._fingerprint(ENTITY)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """For each kind of vectors that the linker searches, "entity" or "names", that of the tower that reads it."""
+        return {kind: self._fingerprint(kind) for kind in VECTORS[self.settings.vectors]}
+
+    def _fingerprint(self, kind: str) -> str:
         from ..models.storage import fingerprint
 
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.model)
-        return self._fingerprint
+        if kind not in self._fingerprints:
+            self._fingerprints[kind] = fingerprint(self.model, kind)
+        return self._fingerprints[kind]
 
     def require_kb(self) -> "KnowledgeBase":
         """The KB.
@@ -275,11 +284,11 @@ class PelLinker(TrainablePipe):
         self._kb_lost = reason
 
     def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
-        """Encode the KB and write the vectors into its folder, in place of those of this encoder. It ends a training.
-        For `index_type` see `KnowledgeBase.index`."""
+        """Encode the KB and write the vectors that the setting `vectors` names into its folder, in place of those of
+        this encoder. It ends a training. For `index_type` see `NewIndex`."""
         from .indexing import index_kb
 
-        index_kb(self.model, self.require_kb(), self.fingerprint, index_type=index_type, progress=progress)
+        index_kb(self.model, self.require_kb(), self.fingerprints, index_type=index_type, progress=progress)
         self.session = None
         if self.tuned.nil_threshold is not None:
             warn_of_dropped_threshold(self.name)
@@ -296,7 +305,8 @@ class PelLinker(TrainablePipe):
     def _put(self, change: Callable, entities: Iterable[Entity]) -> None:
         from .indexing import encoded
 
-        change(*encoded(self.model, self.require_kb(), self.fingerprint, entities))
+        named, vectors = encoded(self.model, self.require_kb(), self.fingerprints, entities)
+        change(named, *vectors)
         self.session = None
 
     def remove_entities(self, ids: Iterable[str]) -> None:
@@ -338,7 +348,8 @@ class PelLinker(TrainablePipe):
     def set_model(self, model: Model) -> None:
         """Link with this bi-encoder from now on."""
         self.model = model
-        self.session = self._fingerprint = None
+        self.session = None
+        self._fingerprints = {}
 
     def begin_training(self) -> "TrainingSession":
         """The session that updates the model: the one that goes on, or a new one. It ends when the KB is indexed,
@@ -392,7 +403,7 @@ class PelLinker(TrainablePipe):
         if self.session is None or not self.session.finish_gradients(max_norm):
             return
         self.model.finish_update(sgd)
-        self._fingerprint = None
+        self._fingerprints = {}
         self.tuned = Tuned()
         self.session.updated()
 
