@@ -30,7 +30,7 @@ class Nearest(NamedTuple):
     Attributes:
         scores: (q, k) float32, the inner products, -inf where there are fewer than k.
         rows: (q, k) int64, -1 where there are fewer.
-        places: (q, k) int64, which vector of the entity that was, counted from 0.
+        places: (q, k) int64, which vector of the entity that was, counted from 0; -1 where there are fewer.
     """
 
     scores: np.ndarray
@@ -75,7 +75,7 @@ class _State:
         """The rows of `pairs` (q, n), and which vector of its entity each has, counted from 0; -1 stays -1."""
         n, own, added = len(self.owners), self.owners.rows, self.edits.added
         if not len(added) and self.n_owners == n:
-            return EntityRows(np.where(pairs < 0, -1, own[pairs])), np.zeros_like(pairs)
+            return EntityRows(np.where(pairs < 0, -1, own[pairs])), np.minimum(pairs, 0)
         rows, places = np.full_like(pairs, -1), np.full_like(pairs, -1)
         for start, end, owners in ((0, n, own), (n, n + len(added), added)):
             here = (pairs >= start) & (pairs < end)

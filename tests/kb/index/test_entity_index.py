@@ -49,9 +49,9 @@ def put_index(kb: KnowledgeBase, fingerprint: str, vectors: Vectors, **settings)
     kb.index(blocks, dim=DIM, metric="cosine", fingerprint=fingerprint, owners=owners, **settings)
 
 
-def brute_force(vectors: Vectors, query: np.ndarray, k: int, allowed: set[str] | None = None) -> list[str]:
-    best = {id: (own @ query).max() for id, own in vectors.items() if len(own) and (allowed is None or id in allowed)}
-    return sorted(best, key=lambda id: -best[id])[:k]
+def brute_force(vectors: Vectors, query: np.ndarray, k: int, allowed: set[str] | None = None) -> list[float]:
+    best = [(own @ query).max() for id, own in vectors.items() if len(own) and (allowed is None or id in allowed)]
+    return sorted(best, reverse=True)[:k]
 
 
 def check(kb: KnowledgeBase, fingerprint: str, vectors: Vectors) -> None:
@@ -63,9 +63,10 @@ def check(kb: KnowledgeBase, fingerprint: str, vectors: Vectors) -> None:
             scores, rows, places = index.nearest(queries, k, within)
             assert [own.tolist() for own in index.search(queries, k, within)] == [scores.tolist(), rows.tolist()]
             found = [[id for id in own if id] for own in kb.ids(rows).tolist()]
-            assert found == [brute_force(vectors, query, k, allowed) for query in queries]
+            assert all(len(set(own)) == len(own) and (allowed is None or set(own) <= allowed) for own in found)
             best = [[(vectors[id] @ q).max() for id in own] for own, q in zip(found, queries, strict=True)]
-            for row, own in zip(scores, best, strict=True):
+            for row, own, q in zip(scores, best, queries, strict=True):
+                assert own == pytest.approx(brute_force(vectors, q, k, allowed), abs=1e-6)
                 assert row[: len(own)] == pytest.approx(own, abs=1e-6) and (row[len(own) :] == -np.inf).all()
             for row, own, q in zip(places.tolist(), found, queries, strict=True):
                 assert row == [(vectors[id] @ q).argmax() for id in own] + [-1] * (k - len(own))
