@@ -79,16 +79,21 @@ def _vectors_of(model: Model, kind: str, fingerprint: str, entities: Sequence[En
 
 
 def search_of(
-    kb: KnowledgeBase, fingerprints: Mapping[str, str], weights: NameWeights | None, settings: LinkSettings
+    kb: KnowledgeBase,
+    fingerprints: Mapping[str, str],
+    weights: NameWeights | None,
+    settings: LinkSettings,
+    *,
+    compare_names: bool | None = None,
 ) -> Search:
-    """The search of `kb` by the vectors of these fingerprints, by their kind, and with names too where `settings` or
-    what was tuned gives them weights.
+    """The search of `kb` by the vectors of these fingerprints, by their kind, and by the texts of names.
 
     Args:
         kb: The KB.
         fingerprints: By kind, of the indexes to search.
-        weights: What names count; None: their texts are not compared.
+        weights: What counts beside the similarity; None: nothing but, with both kinds of vectors, the other.
         settings: How to search.
+        compare_names: Whether the texts of names are compared; None: where they have a weight.
 
     Raises:
         PelError: If the KB has no vectors of that encoder.
@@ -96,9 +101,11 @@ def search_of(
     check_fingerprints(kb, fingerprints)
     indexes = {kind: kb.entity_index(fingerprint) for kind, fingerprint in fingerprints.items()}
     options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
-    if weights is None and settings.vectors == "entity":
+    if compare_names is None:
+        compare_names = weights is not None and weights.compare_texts
+    if not compare_names and settings.vectors == "entity":
         return VectorSearch(partial(indexes[ENTITY].search, **options))
-    return HybridSearch(indexes, None if weights is None else kb.names, weights, **options)
+    return HybridSearch(indexes, kb.names if compare_names else None, weights, **options)
 
 
 def check_fingerprints(kb: KnowledgeBase, fingerprints: Mapping[str, str]) -> None:

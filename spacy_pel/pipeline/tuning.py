@@ -91,7 +91,7 @@ def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = F
     mentions = [mention for mention in gold_of(docs, linker.kb) if mention.ids]
     settings = linker.settings
     reading = Reading(settings.top_k, None, settings.types_for, settings.resolve_abbreviations)
-    search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings)
+    search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
     found: list[GoldForms] = []
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(mentions), CHUNK):

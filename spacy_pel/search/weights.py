@@ -24,6 +24,11 @@ class NameWeights(NamedTuple):
     exact: float
     names: float | None = None
 
+    @property
+    def compare_texts(self) -> bool:
+        """Whether the texts of names count."""
+        return bool(self.ngram or self.exact)
+
     def score(self, parts: Mapping[str, np.ndarray]) -> np.ndarray:
         """The weighted mean (n,) float32 of the similarity and of those other parts (n,) that there are. Where the
         similarity is a cosine, it is at most 1."""

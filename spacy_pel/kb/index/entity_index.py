@@ -335,18 +335,18 @@ def _first_depth(state: _State, k: int, passed_over: int) -> int:
 
 
 def _opened(folder: Path, record: IndexRecord) -> tuple[VectorIndex, Owners]:
-    files = record["files"]
-    path = checked(folder, files["vectors"])
-    vectors = VectorIndex.open(path)
+    paths = {}
+    for part, file in record["files"].items():
+        paths[part] = path = checked(folder, file)
+        if sample_digest(path) != file["sample"]:
+            raise PelError(f"{path}: is a file of another KB")
+    vectors = VectorIndex.open(paths["vectors"])
     if (len(vectors), vectors.dim) != (record["count"], record["dim"]):
-        raise PelError(f"{path}: holds the vectors of another KB")
+        raise PelError(f"{paths['vectors']}: holds the vectors of another KB")
     owners = np.arange(record["count"])  # of a KB of format 2 or 3
-    if "owners" in files:
-        owners = map_array(checked(folder, files["owners"]))
-        pairs = owners.ndim == 2 and len(owners) == 2
-        if not (pairs or owners.shape == (record["count"],)) or owners.dtype != np.dtype("<i8"):
-            raise PelError(f"{folder / files['owners']['name']}: holds the owners of other vectors")
-    for file in files.values():
-        if sample_digest(folder / file["name"]) != file["sample"]:
-            raise PelError(f"{folder / file['name']}: is a file of another KB")
+    if "owners" in paths:
+        owners = map_array(paths["owners"])
+        is_pairs = owners.ndim == 2 and len(owners) == 2
+        if not (is_pairs or owners.shape == (record["count"],)) or owners.dtype != np.dtype("<i8"):
+            raise PelError(f"{paths['owners']}: holds the owners of other vectors")
     return vectors, Owners.of_array(owners)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import TypedDict
 
 import numpy as np
@@ -99,7 +100,7 @@ def map_array(path: Path) -> np.ndarray:
     """
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, TokenError) as error:
         raise PelError(f"{path}: numpy cannot read this file as an array") from error
 
 
