@@ -14,6 +14,7 @@ from ..errors import PelError
 
 LONGEST_LINE = 1 << 24  # bytes or characters: a file without line ends is no list of records, and need not be held
 
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The bytes of the file at `path`, unpacked if its name ends in ".gz".
@@ -41,7 +42,7 @@ def lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
     for number in count(1):
         line = file.readline(LONGEST_LINE)
         if len(line) == LONGEST_LINE:
-            raise PelError(f"{path}:{number}: the line is longer than {LONGEST_LINE >> 20} MB; write one record a line.")
+            raise PelError(f"{path}:{number}: the line has over {LONGEST_LINE >> 20} MB; write one record a line.")
         if not line:
             return
         yield line

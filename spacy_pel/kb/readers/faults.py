@@ -111,8 +111,8 @@ class Faults:
         total = self.good + self.bad
         if self.bad > self._most * total:
             raise PelError(
-                f"{self.first} With it {self.bad:,} of {total:,} {self._unit} are not right, and more than "
-                f"{100 * self._most:.0f} % is too much to leave out: mend them, or get the file again."
+                f"{self.first} Not right: {self.bad:,} of {total:,} {self._unit}. More than {100 * self._most:.0f} % is "
+                "too much to leave out: mend the file, or get it again."
             )
         untold, self._untold = self._untold, []
         for message in untold:

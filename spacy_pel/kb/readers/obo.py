@@ -11,7 +11,8 @@ from ...errors import PelError
 from ...files.lines import decoded, numbered
 from ..entity import Entity
 from .faults import Faults
-from .obo_clauses import SCOPES, STANZA, Clause, clause
+from .obo_clauses import SCOPES, STANZA, Broken, Clause
+from .obo_clauses import clause as read_clause
 from .records import Records
 
 MOST_BROKEN = 0.5  # share of the lines: a file with more is not OBO
@@ -39,7 +40,9 @@ def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT
     if unknown := [scope for scope in scopes if scope not in SCOPES]:
         raise PelError(f'--scopes: "{unknown[0]}" is not a scope; use {", ".join(SCOPES)}.')
     skipped: Counter[str] = Counter()
-    terms = _Terms(Faults(Path(path), skipped, strict=strict, unit="lines", most=MOST_BROKEN), skipped, id_prefix, scopes)
+    terms = _Terms(
+        Faults(Path(path), skipped, strict=strict, unit="lines", most=MOST_BROKEN), skipped, id_prefix, scopes
+    )
     return Records(terms.entities(), skipped, terms.retired)
 
 
@@ -79,30 +82,33 @@ class _Terms:
 
     def _terms(self) -> Iterator[_Term]:
         term: _Term | None = None
-        for number, found in self._faults.parsed(numbered(self._faults.path), self._clause):
-            if found is None or found.value is None:
+        for number, clause in self._faults.parsed(numbered(self._faults.path), self._clause):
+            if clause is None:
                 continue
-            begins_unseen = term is not None and found.tag == "id" and "id" in term
-            if begins_unseen:
-                self._faults.add(number, PelError("the id comes within another term; write [Term] before it"))
-            if term is not None and (begins_unseen or found.tag == STANZA):
+            tag, value = clause
+            second_id = term is not None and tag == "id" and "id" in term
+            if second_id:
+                self._faults.add(number, PelError("the id stands within another term; write [Term] before it"))
+            if term is not None and (second_id or tag == STANZA):
                 yield term
                 term = None
-            if found.tag == STANZA and found.value == "Term":
+            if tag == STANZA and value == "Term":
                 term = _Term(number)
             elif term is not None:
-                term[found.tag].append(found.value)
-            elif found.tag == "default-namespace":
-                self._namespace = str(found.value)
+                term[tag].append(value)
+            elif tag == "default-namespace":
+                self._namespace = str(value)
         if term is not None:
             yield term
 
     def _clause(self, number: int, line: bytes) -> tuple[int, Clause | None]:
-        text = decoded(line).strip()
-        found = clause(text.removeprefix("\ufeff") if number == 1 else text)
-        if found and found.fault:
-            self._faults.add(number, PelError(found.fault))
-        return number, found
+        try:
+            return number, read_clause(decoded(line).strip("\ufeff \t\r\n"))
+        except Broken as error:
+            if error.clause is None:
+                raise
+            self._faults.add(number, error)
+            return number, error.clause
 
     def _entity(self, term: _Term) -> Entity | None:
         id, name = term.last("id"), term.last("name")
@@ -114,7 +120,7 @@ class _Terms:
         elif not name:
             self._skipped["terms without a name"] += 1
         elif own := self._id(id, term["xref"]):
-            synonyms = dict.fromkeys(synonym.name for synonym in term["synonym"] if synonym.scope in self._scopes)
+            synonyms = dict.fromkeys(synonym for synonym, scope in term["synonym"] if scope in self._scopes)
             namespace = term.last("namespace") or self._namespace
             entity = Entity(
                 id=own,

@@ -8,134 +8,123 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ...errors import PelError
 
 SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
-STANZA = "["
-ESCAPES = {"n": "\n", "t": "\t", "W": " "}  # a "\\" before any other character stands for that character
+STANZA = "[]"  # the tag of a line like "[Term]"
+ESCAPES = {"n": "\n", "t": "\t", "W": " "}  # a "\" before any other character stands for that character
 LONGEST_CLAUSE = 1 << 20  # characters
 
 # Each part ends where the next can begin, so that every line takes linear time.
-QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+CHARACTERS = r'[^"\\]*(?:\\.[^"\\]*)*'
+TEXT, QUOTED = rf'"({CHARACTERS})"', rf'"{CHARACTERS}"'
 ID = r"(?!https?://\S*\\)(?:[^\s\\{]|\\.)[^\s\\{]*(?:\\.[^\s\\{]*)*"  # a URL that stands alone has no escapes
 XREF = rf'(?:[^\s\\,\]{{"]|\\.)[^\s\\,\]{{"]*(?:\\.[^\s\\,\]{{"]*)*(?:\s+{QUOTED})?'
 XREFS = rf"\[\s*(?:{XREF}(?:\s*,\s*{XREF})*\s*)?\]"
 QUALIFIERS = rf'\{{[^"{{}}]*(?:{QUOTED}[^"{{}}]*)*\}}'
 END = rf"\s*(?:{QUALIFIERS}\s*)?(?:!.*)?"
 
-quoted = re.compile(QUOTED)
+text = re.compile(TEXT)
+definition = re.compile(rf"{TEXT}\s*{XREFS}{END}")
+synonym = re.compile(rf"{TEXT}\s*({'|'.join(SCOPES)})(?:\s+[^\s\[]+)?\s*{XREFS}{END}")
 unquoted = re.compile(rf"([^\\!{{]*(?:\\.[^\\!{{]*)*)(?:{QUALIFIERS}\s*)?(?:!.*)?")
 one_id = re.compile(rf"({ID}){END}")
 one_xref = re.compile(rf"({ID})(?:\s+{QUOTED})?{END}")
 boolean = re.compile(rf"(true|false){END}")
 stanza = re.compile(rf"\[(\w+)\]{END}")
-after_definition = re.compile(rf"\s*{XREFS}{END}")
-after_synonym = re.compile(rf"\s*({'|'.join(SCOPES)})(?:\s+[^\s\[]+)?\s*{XREFS}{END}")
-escape = re.compile(r"\\(.)", re.DOTALL)
+escape = re.compile(r"\\(.)")
+
+Value = str | bool | tuple[str, str]
+Clause = tuple[str, Value]  # its tag and value; that of a `synonym` is a name and its scope
+Read = tuple[Value | None, bool]  # what could be read, and whether that is all of it
 
 
-class Synonym(NamedTuple):
-    """Another name.
-
-    Attributes:
-        name: It.
-        scope: One of `SCOPES`.
-    """
-
-    name: str
-    scope: str
-
-
-Value = str | bool | Synonym | None
-
-
-class Clause(NamedTuple):
-    """A line that was read.
+class Broken(PelError):
+    """A line that is not OBO.
 
     Attributes:
-        tag: What stands before the colon; `STANZA` in a line like "[Term]".
-        value: What it says; None where that is not known or of no use here.
-        fault: What is wrong with the rest of it, or "".
+        clause: What could be read of it, if anything.
     """
 
-    tag: str
-    value: Value
-    fault: str = ""
+    def __init__(self, tag: str, form: str, value: Value | None = None) -> None:
+        super().__init__(f"is not OBO (expected `{form}`); mend the line")
+        self.clause = None if value is None else (tag, value)
 
 
 def clause(line: str) -> Clause | None:
-    """The clause on `line`, which has no whitespace around it; None for a blank line or a comment.
+    """The clause on `line`, which has no whitespace around it; None where it has nothing of use.
 
     Raises:
-        PelError: Nothing of the line can be read.
+        PelError: It cannot be read, or, a `Broken`, not to its end.
     """
-    if not line or line[0] == "!":
-        return None
-    if len(line) > LONGEST_CLAUSE or "\0" in line:
-        raise PelError("the line has a NUL character or more than a million characters; mend or remove it")
-    if line[0] == STANZA:
-        found = stanza.match(line)
-        return Clause(STANZA, found[1] if found else "", "" if found else _fault("[Term]"))
     tag, colon, value = line.partition(":")
-    if not colon or " " in tag:
-        raise PelError(_fault("tag: value"))
-    if tag not in READERS:
-        return Clause(tag, None)
-    read, form = READERS[tag]
-    text, is_whole = read(value.strip())
-    if text is None:
-        raise PelError(_fault(f"{tag}: {form}"))
-    return Clause(tag, text, "" if is_whole else _fault(f"{tag}: {form}"))
+    if tag in READERS:
+        read, form = READERS[tag]
+        if len(value) > LONGEST_CLAUSE or "\0" in value:
+            raise PelError(f"the line has a NUL character, or over {LONGEST_CLAUSE:,} characters; mend or remove it")
+        found, is_whole = read(value.strip())
+        if found is None or not is_whole:
+            raise Broken(tag, f"{tag}: {form}", found)
+        return tag, found
+    if line.startswith("["):
+        name = stanza.fullmatch(line)
+        if not name:
+            raise Broken(STANZA, "[Term]", "")
+        return STANZA, name[1]
+    if line and line[0] != "!" and (not colon or " " in tag):
+        raise Broken(tag, "tag: value")
+    return None
 
 
-def _fault(form: str) -> str:
-    return f"is not OBO (expected `{form}`); mend the line"
+def _id(value: str) -> Read:
+    return _first(one_id.fullmatch(value)), True
 
 
-def _unquoted(value: str) -> tuple[Value, bool]:
-    found = unquoted.fullmatch(value)
-    return _unescaped(found[1] if found else value).strip() or None, found is not None
+def _xref(value: str) -> Read:
+    return _first(one_xref.fullmatch(value)), True
 
 
-def _id(value: str) -> tuple[Value, bool]:
-    found = one_id.fullmatch(value)
-    return found and _unescaped(found[1]), True
-
-
-def _xref(value: str) -> tuple[Value, bool]:
-    found = one_xref.fullmatch(value)
-    return found and _unescaped(found[1]), True
-
-
-def _boolean(value: str) -> tuple[Value, bool]:
+def _boolean(value: str) -> Read:
     found = boolean.fullmatch(value)
-    return found and found[1] == "true", True
+    return (found[1] == "true" if found else None), True
 
 
-def _definition(value: str) -> tuple[Value, bool]:
-    found = quoted.match(value)
-    if not found:
+def _unquoted(value: str) -> Read:
+    found = unquoted.fullmatch(value)
+    return (_first(found) if found else _unescaped(value)) or None, found is not None
+
+
+def _definition(value: str) -> Read:
+    found = definition.fullmatch(value)
+    return _first(found or text.match(value)), found is not None
+
+
+def _synonym(value: str) -> Read:
+    found = synonym.fullmatch(value)
+    name = _first(found or text.match(value))
+    if name is None:
         return None, False
-    return _unescaped(found[0][1:-1]).strip(), after_definition.fullmatch(value, found.end()) is not None
+    return (name, found[2] if found else _scope(value)), found is not None
 
 
-def _synonym(value: str) -> tuple[Value, bool]:
-    found = quoted.match(value)
-    if not found:
-        return None, False
-    rest = after_synonym.fullmatch(value, found.end())
-    scope = next((word for word in value[found.end() :].split(None, 1)[:1] if word in SCOPES), "RELATED")
-    return Synonym(_unescaped(found[0][1:-1]).strip(), scope), rest is not None
+def _scope(value: str) -> str:
+    """That of a synonym of which only the name is well; one that names none is RELATED."""
+    words = value[text.match(value).end() :].split(None, 1)
+    return words[0] if words and words[0] in SCOPES else "RELATED"
 
 
-def _unescaped(text: str) -> str:
-    return escape.sub(lambda found: ESCAPES.get(found[1], found[1]), text) if "\\" in text else text
+def _first(found: re.Match[str] | None) -> str | None:
+    """The text in the first group."""
+    return _unescaped(found[1]).strip() if found else None
 
 
-# How the value of a tag is read, and what it should be like.
-READERS: dict[str, tuple[Callable[[str], tuple[Value, bool]], str]] = {
+def _unescaped(value: str) -> str:
+    return escape.sub(lambda found: ESCAPES.get(found[1], found[1]), value) if "\\" in value else value
+
+
+# How the value of a tag is read, and what the clause should look like.
+READERS: dict[str, tuple[Callable[[str], Read], str]] = {
     "id": (_id, "ID"),
     "name": (_unquoted, "text"),
     "namespace": (_id, "ID"),
