@@ -72,28 +72,27 @@ def build_kb(
         raise PelError("OUT: name the KB folder to write, or only count with --dry-run.")
     left_out = HoldOut(hold_out, frozenset(split_values(hold_out_types)), seed)
     start = time.perf_counter()
-    records = read(
-        format,
-        source,
-        language=language,
-        sources=split_values(sources),
-        types=split_values(types),
-        subtree=subtree,
-        preset=preset,
-        definition_sources=split_values(definition_sources),
-        id_prefix=id_prefix,
-        scopes=split_values(scopes),
-        columns=split_values(columns),
-        strict=strict,
-    )
-    if left_out:
-        records.entities = left_out.kept(records.entities, records.skipped)
-    if out is None or dry_run:
-        with warnings_shown():
-            _print_dry_run(records)
-        return
-    replaces = out.exists()
     with warnings_shown():
+        records = read(
+            format,
+            source,
+            language=language,
+            sources=split_values(sources),
+            types=split_values(types),
+            subtree=subtree,
+            preset=preset,
+            definition_sources=split_values(definition_sources),
+            id_prefix=id_prefix,
+            scopes=split_values(scopes),
+            columns=split_values(columns),
+            strict=strict,
+        )
+        if left_out:
+            records.entities = left_out.kept(records.entities, records.skipped)
+        if out is None or dry_run:
+            _print_dry_run(records)
+            return
+        replaces = out.exists()
         kb = KnowledgeBase.create(
             out,
             _with_progress(records),

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...errors import PelError
 from ...visible import visible
@@ -18,6 +18,18 @@ LONGEST_MESSAGE = 400  # characters
 
 Raw = TypeVar("Raw")
 Parsed = TypeVar("Parsed")
+
+
+class Partly(PelError):
+    """A record of which only a part is right.
+
+    Attributes:
+        result: That part, if there is any.
+    """
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class Faults:
@@ -57,7 +69,7 @@ class Faults:
     def parsed(
         self, rows: Iterable[tuple[int, Raw]], parse: Callable[[int, Raw], Parsed], place: str = ":{}"
     ) -> Iterator[Parsed]:
-        """`parse(number, row)` of every row for which it raises no PelError.
+        """`parse(number, row)` of every row for which it raises no PelError, and what a `Partly` holds.
 
         Args:
             rows: (line or record, row).
@@ -73,6 +85,8 @@ class Faults:
                 result = parse(number, row)
             except PelError as error:
                 self.add(number, error, place=place)
+                if isinstance(error, Partly) and error.result is not None:
+                    yield error.result
                 continue
             self.good += 1
             yield result
@@ -111,8 +125,8 @@ class Faults:
         total = self.good + self.bad
         if self.bad > self._most * total:
             raise PelError(
-                f"{self.first} Not right: {self.bad:,} of {total:,} {self._unit}. More than {100 * self._most:.0f} % is "
-                "too much to leave out: mend the file, or get it again."
+                f"{self.first} Not right: {self.bad:,} of {total:,} {self._unit}. More than {100 * self._most:.0f} % "
+                "is too much to leave out: mend the file, or get it again."
             )
         untold, self._untold = self._untold, []
         for message in untold:

@@ -11,15 +11,14 @@ from ...errors import PelError
 from ...files.lines import decoded, numbered
 from ..entity import Entity
 from .faults import Faults
-from .obo_clauses import SCOPES, STANZA, Broken, Clause
-from .obo_clauses import clause as read_clause
+from .obo_clauses import SCOPES, STANZA, Clause, clause
 from .records import Records
 
 MOST_BROKEN = 0.5  # share of the lines: a file with more is not OBO
 
 
 def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT",), strict: bool = False) -> Records:
-    """Stream the terms of a file in OBO 1.4 or 1.2 (or a .gz of one); obsolete ones and those without a name are left out.
+    """Stream the terms of a file in OBO 1.2 or 1.4 (or a .gz of one), but for those that are obsolete or have no name.
 
     `aliases` are the synonyms whose scope is one of `scopes`, `types` the namespace. Ids that a term calls alternative,
     and those of obsolete terms with a `replaced_by`, are retired in favour of it. A broken line is left out with a
@@ -82,10 +81,10 @@ class _Terms:
 
     def _terms(self) -> Iterator[_Term]:
         term: _Term | None = None
-        for number, clause in self._faults.parsed(numbered(self._faults.path), self._clause):
-            if clause is None:
+        for found in self._faults.parsed(numbered(self._faults.path), _clause):
+            if found is None:
                 continue
-            tag, value = clause
+            number, tag, value = found
             second_id = term is not None and tag == "id" and "id" in term
             if second_id:
                 self._faults.add(number, PelError("the id stands within another term; write [Term] before it"))
@@ -100,15 +99,6 @@ class _Terms:
                 self._namespace = str(value)
         if term is not None:
             yield term
-
-    def _clause(self, number: int, line: bytes) -> tuple[int, Clause | None]:
-        try:
-            return number, read_clause(decoded(line).strip("\ufeff \t\r\n"))
-        except Broken as error:
-            if error.clause is None:
-                raise
-            self._faults.add(number, error)
-            return number, error.clause
 
     def _entity(self, term: _Term) -> Entity | None:
         id, name = term.last("id"), term.last("name")
@@ -160,3 +150,7 @@ class _Terms:
             f"{self._faults.path}: no term is left; give an OBO file, or another --id-prefix.{left_out} "
             f"{self._faults.first}".rstrip()
         )
+
+
+def _clause(number: int, line: bytes) -> Clause | None:
+    return clause(number, decoded(line).strip("\ufeff \t\r\n"))

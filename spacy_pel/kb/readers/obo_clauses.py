@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from ...errors import PelError
+from .faults import Partly
 
 SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 STANZA = "[]"  # the tag of a line like "[Term]"
@@ -36,27 +37,15 @@ stanza = re.compile(rf"\[(\w+)\]{END}")
 escape = re.compile(r"\\(.)")
 
 Value = str | bool | tuple[str, str]
-Clause = tuple[str, Value]  # its tag and value; that of a `synonym` is a name and its scope
+Clause = tuple[int, str, Value]  # its line, tag and value; that of a `synonym` is a name and its scope
 Read = tuple[Value | None, bool]  # what could be read, and whether that is all of it
 
 
-class Broken(PelError):
-    """A line that is not OBO.
-
-    Attributes:
-        clause: What could be read of it, if anything.
-    """
-
-    def __init__(self, tag: str, form: str, value: Value | None = None) -> None:
-        super().__init__(f"is not OBO (expected `{form}`); mend the line")
-        self.clause = None if value is None else (tag, value)
-
-
-def clause(line: str) -> Clause | None:
-    """The clause on `line`, which has no whitespace around it; None where it has nothing of use.
+def clause(number: int, line: str) -> Clause | None:
+    """The clause on a line, which has no whitespace around it; None where it has nothing of use.
 
     Raises:
-        PelError: It cannot be read, or, a `Broken`, not to its end.
+        PelError: It cannot be read, or, a `Partly`, not to its end.
     """
     tag, colon, value = line.partition(":")
     if tag in READERS:
@@ -64,17 +53,23 @@ def clause(line: str) -> Clause | None:
         if len(value) > LONGEST_CLAUSE or "\0" in value:
             raise PelError(f"the line has a NUL character, or over {LONGEST_CLAUSE:,} characters; mend or remove it")
         found, is_whole = read(value.strip())
-        if found is None or not is_whole:
-            raise Broken(tag, f"{tag}: {form}", found)
-        return tag, found
+        if found is None:
+            raise _broken(f"{tag}: {form}")
+        if not is_whole:
+            raise _broken(f"{tag}: {form}", (number, tag, found))
+        return number, tag, found
     if line.startswith("["):
         name = stanza.fullmatch(line)
         if not name:
-            raise Broken(STANZA, "[Term]", "")
-        return STANZA, name[1]
+            raise _broken("[Term]", (number, STANZA, ""))
+        return number, STANZA, name[1]
     if line and line[0] != "!" and (not colon or " " in tag):
-        raise Broken(tag, "tag: value")
+        raise _broken("tag: value")
     return None
+
+
+def _broken(form: str, part: Clause | None = None) -> Partly:
+    return Partly(f"is not OBO (expected `{form}`); mend the line", part)
 
 
 def _id(value: str) -> Read:
@@ -101,17 +96,13 @@ def _definition(value: str) -> Read:
 
 
 def _synonym(value: str) -> Read:
-    found = synonym.fullmatch(value)
-    name = _first(found or text.match(value))
-    if name is None:
+    if found := synonym.fullmatch(value):
+        return (_unescaped(found[1]).strip(), found[2]), True
+    if not (found := text.match(value)):
         return None, False
-    return (name, found[2] if found else _scope(value)), found is not None
-
-
-def _scope(value: str) -> str:
-    """That of a synonym of which only the name is well; one that names none is RELATED."""
-    words = value[text.match(value).end() :].split(None, 1)
-    return words[0] if words and words[0] in SCOPES else "RELATED"
+    words = value[found.end() :].split(None, 1)
+    scope = words[0] if words and words[0] in SCOPES else "RELATED"  # what OBO 1.2 says of a synonym without one
+    return (_unescaped(found[1]).strip(), scope), False
 
 
 def _first(found: re.Match[str] | None) -> str | None:
