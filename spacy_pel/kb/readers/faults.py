@@ -65,6 +65,7 @@ class Faults:
         self._most = most
         self.first = ""
         self._untold: list[str] = []
+        self._told = 0
 
     def parsed(
         self, rows: Iterable[tuple[int, Raw]], parse: Callable[[int, Raw], Parsed], place: str = ":{}"
@@ -131,7 +132,8 @@ class Faults:
         untold, self._untold = self._untold, []
         for message in untold:
             warnings.warn(visible(message), stacklevel=2)
-        if untold and self.bad > len(untold):
+        self._told += len(untold)
+        if untold and self.bad > self._told:
             warnings.warn(visible(f"{self.path}: {self.bad:,} {self._unit} in all are not right"), stacklevel=2)
 
 
