@@ -103,8 +103,8 @@ class _Terms:
     def _entity(self, term: _Term) -> Entity | None:
         id, name = term.last("id"), term.last("name")
         if not id:
-            self._skipped["terms without an id"] += 1
-        elif term.last("is_obsolete"):
+            raise PelError("the term has no id; give it one")
+        if term.last("is_obsolete"):
             self._skipped["terms that are obsolete"] += 1
             self._retire([id], term["replaced_by"])
         elif not name:

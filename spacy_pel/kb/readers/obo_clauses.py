@@ -1,7 +1,7 @@
 """The clauses of a file in the OBO format, one a line, as far as entities need them.
 
-The grammar is that of OBO 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html. Where a real ontology
-breaks it, the text at the beginning of a clause is mostly well, so that it is read even if what follows is not.
+The grammar is that of OBO 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html. Real ontologies break it
+mostly behind the text of a definition or synonym: the text is read all the same.
 """
 
 from __future__ import annotations

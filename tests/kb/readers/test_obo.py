@@ -204,7 +204,7 @@ def test_five_broken_lines_are_named_and_all_counted(tmp_path):
         ([CHILL, BONE.replace("[Term]", "[Term")], 1, r"hp\.obo:8: is not OBO \(expected `\[Term\]`\)"),
         ([CHILL, BONE.replace("[Term]", "")], 1, r"hp\.obo:9: the id stands within another term; write \[Term\]"),
         ([CHILL, BONE.replace("X:1", "A|B")], 1, r"hp\.obo:8: the id \"A\|B\" means something else"),
-        ([CHILL, BONE.replace("X:1", "X 1")], 1, r"hp\.obo:9: is not OBO \(expected `id: ID`\)"),
+        ([CHILL, BONE.replace("id: X:1\n", "")], 1, r"hp\.obo:8: the term has no id; give it one"),
         ([CHILL, BONE.replace("bone", "a\0b")], 1, r"hp\.obo:10: the line has a NUL character"),
         ([CHILL, BONE, f'def: "{"x" * (1 << 20)}" []\n'], 2, r"hp\.obo:11: the line has .* over 1,048,576 characters"),
     ],
@@ -214,6 +214,14 @@ def test_what_costs_a_term(tmp_path, terms, left, message):
     found, warned = read_all(path)
     assert len(found) == left and len(warned) == 1 and re.search(message, warned[0])
     with pytest.raises(PelError, match=message):
+        list(read_obo(path, strict=True))
+
+
+def test_a_broken_id_costs_the_term(tmp_path):
+    path = write(tmp_path, CHILL, BONE.replace("X:1", "X 1"))
+    found, warned = read_all(path)
+    assert len(found) == 1 and [warning.split(": ")[0] for warning in warned] == [f"{path}:9", f"{path}:8"]
+    with pytest.raises(PelError, match=r"hp\.obo:9: is not OBO \(expected `id: ID`\)"):
         list(read_obo(path, strict=True))
 
 
