@@ -1,7 +1,7 @@
 """The clauses of a file in the OBO format, one a line, as far as entities need them.
 
-The grammar is that of OBO 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html. Real ontologies break it
-mostly behind the text of a definition or synonym: the text is read all the same.
+The grammar is that of OBO 1.4, https://owlcollab.github.io/oboformat/doc/GO.format.obo-1_4.html. Real ontologies
+break it mostly behind the text of a definition or synonym: the text is read all the same.
 """
 
 from __future__ import annotations
@@ -73,11 +73,13 @@ def _broken(form: str, part: Clause | None = None) -> Partly:
 
 
 def _id(value: str) -> Read:
-    return _first(one_id.fullmatch(value)), True
+    found = one_id.fullmatch(value)
+    return (_unescaped(found[1]) if found else None), True
 
 
 def _xref(value: str) -> Read:
-    return _first(one_xref.fullmatch(value)), True
+    found = one_xref.fullmatch(value)
+    return (_unescaped(found[1]) if found else None), True
 
 
 def _boolean(value: str) -> Read:
@@ -87,12 +89,13 @@ def _boolean(value: str) -> Read:
 
 def _unquoted(value: str) -> Read:
     found = unquoted.fullmatch(value)
-    return (_first(found) if found else _unescaped(value)) or None, found is not None
+    return _unescaped(found[1] if found else value).strip() or None, found is not None
 
 
 def _definition(value: str) -> Read:
-    found = definition.fullmatch(value)
-    return _first(found or text.match(value)), found is not None
+    whole = definition.fullmatch(value)
+    found = whole or text.match(value)
+    return (_unescaped(found[1]).strip() if found else None), whole is not None
 
 
 def _synonym(value: str) -> Read:
@@ -103,11 +106,6 @@ def _synonym(value: str) -> Read:
     words = value[found.end() :].split(None, 1)
     scope = words[0] if words and words[0] in SCOPES else "RELATED"  # what OBO 1.2 says of a synonym without one
     return (_unescaped(found[1]).strip(), scope), False
-
-
-def _first(found: re.Match[str] | None) -> str | None:
-    """The text in the first group."""
-    return _unescaped(found[1]).strip() if found else None
 
 
 def _unescaped(value: str) -> str:
