@@ -136,9 +136,9 @@ def failing(vectors):
     "blocks, message",
     [
         (nothing_finite, "Vector 3 is not finite"),
-        (lambda vectors: [vectors[:4]], "Got 4 vectors for 5 entities"),
-        (lambda vectors: [vectors, vectors], "Got more vectors for 5 entities"),
-        (lambda vectors: [], "Got 0 vectors for 5 entities"),
+        (lambda vectors: [vectors[:4]], "Got 4 vectors, expected 5"),
+        (lambda vectors: [vectors, vectors], "Got more vectors, expected 5"),
+        (lambda vectors: [], "Got 0 vectors, expected 5"),
         (lambda vectors: [vectors[:, :7]], r"shape \(5, 7\), expected \(n, 8\)"),
         (failing, "the encoder failed"),
     ],

@@ -124,4 +124,4 @@ def checked_blocks(blocks: Iterable[np.ndarray], count: int, dim: int) -> Iterat
             break
         yield block
     if written != count:
-        raise PelError(f"Got {'more' if written > count else written} vectors; its owners say {count}.")
+        raise PelError(f"Got {'more' if written > count else written} vectors, expected {count}: one for each number of an owner.")
