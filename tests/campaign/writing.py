@@ -268,6 +268,7 @@ class Tries:
     def full(self, at: int, row: Row) -> None:
         """Let the disk be full from call `at` on, and look."""
         code = self._try(FULL, at)
+        said = self.log.read_text()
         state = self.seen()
         outcome = self.outcome(state)
         row.outcomes[outcome] += 1
@@ -275,7 +276,7 @@ class Tries:
             row.notes.append(f"at {at}: {state}")
         if code == TRACEBACK:
             row.outcomes["traceback"] += 1
-            row.notes.append(f"at {at}: {self.log.read_text()[-600:]}")
+            row.notes.append(f"at {at}: {said[-600:]}")
         if code == DONE and outcome == "before":
             row.outcomes["silently not written"] += 1
 
