@@ -71,10 +71,19 @@ def save(model: Model, path: Path) -> None:
         PelError: The bi-encoder has no weights, or a file cannot be written.
     """
     path.mkdir(parents=True, exist_ok=True)
-    row_builder(model).tokenizer.save_pretrained(path / "tokenizer")
+    _save_tokenizer(row_builder(model).tokenizer, path / "tokenizer")
     for name, tower in zip(TOWERS, model.layers, strict=False):
         _save_transformer(tower_module(tower).transformer, path / name)
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
+
+
+def _save_tokenizer(tokenizer: Any, path: Path) -> None:
+    try:
+        tokenizer.save_pretrained(path)
+    except OSError:
+        raise
+    except Exception as error:  # what tokenizers raise, such as for a full disk
+        raise PelError(f"{path}: cannot be written ({error}).") from error
 
 
 def _save_transformer(transformer: Any, path: Path) -> None:

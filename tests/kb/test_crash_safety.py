@@ -133,6 +133,7 @@ def test_killed_replacement_leaves_the_old_kb(old, script):
 def test_killed_between_the_two_renames(old):
     """No KB for this moment; the old one is complete beside its place, and the error says where."""
     run_killed(
+        "folders.exchange = lambda *_: False  # as on other systems\n"
         "rename = Path.rename\n"
         "Path.rename = lambda self, to: die() if '.new-' in self.name else rename(self, to)\n"
         "build(10)",
@@ -146,11 +147,23 @@ def test_killed_between_the_two_renames(old):
     assert names(old.path.parent) == {"kb"}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="what Linux can do")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_as_they_change_places(old, moment):
+    """There is a KB at every moment."""
+    kill = {"before": "die()", "after": "exchange(*paths) and die()"}[moment]
+    run_killed(f"exchange = folders.exchange\nfolders.exchange = lambda *paths: {kill}\nbuild(10)", old.path)
+    assert len(KnowledgeBase(old.path)) == {"before": len(old), "after": 10}[moment]
+    assert not left_aside(old.path) and len(names(old.path.parent)) == 2
+    KnowledgeBase.create(old.path, [Entity(id="a", name="b")], overwrite=True)
+    assert names(old.path.parent) == {"kb"}
+
+
 def test_killed_before_the_old_kb_is_removed(old):
     run_killed("folders.shutil.rmtree = die; build(10)", old.path)
     assert len(KnowledgeBase(old.path)) == 10
     KnowledgeBase(old.path).copy_to(old.path.parent / "copy")  # another target: nothing of `kb` is touched
-    assert len(left_aside(old.path)) == 1
+    assert len(names(old.path.parent)) == 3
     KnowledgeBase.create(old.path, [Entity(id="a", name="b")], overwrite=True)
     assert names(old.path.parent) == {"kb", "copy"}
 
