@@ -124,4 +124,6 @@ def checked_blocks(blocks: Iterable[np.ndarray], count: int, dim: int) -> Iterat
             break
         yield block
     if written != count:
-        raise PelError(f"Got {'more' if written > count else written} vectors, expected {count}: one for each number of an owner.")
+        raise PelError(
+            f"Got {'more' if written > count else written} vectors, expected {count}: one for each number of an owner."
+        )
