@@ -61,7 +61,6 @@ def _filled(path: Path, folder: Path) -> Iterator[Path]:
         elif not exchange(path, folder):
             aside = _sibling(path, "old")
             path.rename(aside)
-            logger.info("%s: renamed the old folder to %s until the new one is in place", path, aside.name)
             folder.rename(path)
         sync(path.parent)
     except BaseException:
@@ -71,7 +70,7 @@ def _filled(path: Path, folder: Path) -> Iterator[Path]:
         raise
     for old in filter(Path.exists, (folder, *left_aside(path))):
         shutil.rmtree(old, ignore_errors=True)
-        logger.info("%s: removed", old)
+        logger.info("%s: removed the folder that was there before", path)
 
 
 def left_aside(path: Path) -> list[Path]:

@@ -311,7 +311,7 @@ def test_create_replaces_only_a_kb_and_only_when_asked(kb, tmp_path, caplog):
         KnowledgeBase.create(kb.path, numbered(2))
     with caplog.at_level(logging.INFO, logger="spacy_pel"):
         assert len(KnowledgeBase.create(kb.path, numbered(2), overwrite=True)) == 2
-    assert "renamed the old folder" in caplog.text
+    assert "removed the folder that was there before" in caplog.text
     assert folder(tmp_path) == {"kb"}
 
 
