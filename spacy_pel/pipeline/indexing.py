@@ -56,18 +56,18 @@ def index_kb(
 
 def encoded(
     model: Model, kb: KnowledgeBase, fingerprints: Mapping[str, str], entities: Iterable[Entity]
-) -> tuple[list[Entity], list[NewVectors]]:
-    """What `KnowledgeBase.add` takes: new `entities` with the vectors that the indexes of these fingerprints, by kind,
-    need.
+) -> tuple[Any, ...]:
+    """The arguments of `KnowledgeBase.add`: new `entities`, with the vectors that the indexes of these fingerprints, by
+    kind, need.
 
     Raises:
         PelError: If they are no entities, or if the vectors of the KB are of another encoder.
     """
     named = [kb.with_type_names(entity) for entity in entities_given(entities)]
     if not kb.indexes:
-        return named, []
+        return (named,)
     check_fingerprints(kb, fingerprints)
-    return named, [_vectors_of(model, kind, fingerprint, named) for kind, fingerprint in fingerprints.items()]
+    return named, *(_vectors_of(model, kind, fingerprint, named) for kind, fingerprint in fingerprints.items())
 
 
 def _vectors_of(model: Model, kind: str, fingerprint: str, entities: Sequence[Entity]) -> NewVectors:

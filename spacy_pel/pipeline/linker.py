@@ -1,7 +1,6 @@
 """The `pel_linker` component: mentions in, KB ids, a NIL flag and scored candidates out.
 
-It is imported by every `spacy.blank`, so it imports spaCy only; torch, transformers and faiss load when a linker is
-built.
+Every `spacy.blank` imports it, so it imports spaCy only; torch, transformers and faiss load with a linker.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -47,10 +46,9 @@ EXAMPLES_CHECKED = 1000
 class PelLinker(TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
-    It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool), `ent._.kb_ents`
-    (`[(id, score), ...]`, best first) and `ent._.kb_prob` (the probability that the first of them is right; None before
-    `spacy pel tune-nil`). A score is a cosine, under cross-entropy a dot product, or where names count the weighted
-    mean of that and of both features of names.
+    It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
+    and score, best first) and `ent._.kb_prob` (that the first is right; None before `tune-nil`). A score is a cosine,
+    under cross-entropy a dot product, or where names count the weighted mean of that and of what they add.
 
     Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
 
@@ -83,7 +81,7 @@ class PelLinker(TrainablePipe):
         self.tuned = Tuned()
         self.session: TrainingSession | None = None
         self.scorer = scorer
-        self._kb_lost: str | None = None  # why there is no KB
+        self._kb_lost: str | None = None
         self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
         self._folder: Any = None  # in which a KB from bytes lies
         set_extensions()
@@ -130,13 +128,11 @@ class PelLinker(TrainablePipe):
                 warn_of_training(self.name)
             return [None] * len(docs)
         warn_without_mentions(docs, self.name, self.settings.spans_key)
-        wanted = [span for spans in mentions for span in spans if span.label_ not in self.settings.labels_discard]
+        discarded = self.settings.labels_discard
+        wanted = [span for spans in mentions for span in spans if span.label_ not in discarded]
         ranked = iter(self.rank(wanted, self.settings.max_candidates))
         return [
-            [
-                self.link(next(ranked)) if span.label_ not in self.settings.labels_discard else Link(NIL, [])
-                for span in spans
-            ]
+            [Link(NIL, []) if span.label_ in discarded else self.link(next(ranked)) for span in spans]
             for spans in mentions
         ]
 
@@ -163,9 +159,8 @@ class PelLinker(TrainablePipe):
         return self.tuned.name_weights if setting == "tuned" else NameWeights(**setting) if setting else None
 
     def rank(self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None) -> list[RankedIds]:
-        """The `k` best entities of every span, of any Docs, as (id, score), best first. A span without any word piece
-        has none. Whatever `k` is, they are the best of `top_k` candidates or more. search: another than that of the KB,
-        such as one under the weights of a training.
+        """The `k` best entities of every span, of any Docs, as (id, score), best first; none of a span without any word
+        piece. Whatever `k` is, they are the best of `top_k` candidates or more. search: another than that of the KB.
 
         Raises:
             PelError: Without a KB that is indexed with this encoder, and where names count, for a KB of format 2.
@@ -280,8 +275,7 @@ class PelLinker(TrainablePipe):
 
     def lose_kb(self, reason: str | None = None) -> None:
         """Have no KB from now on. reason: said where one is needed."""
-        self.kb = self.session = None
-        self._kb_lost = reason
+        self.kb, self.session, self._kb_lost = None, None, reason
 
     def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
         """Encode the KB and write the vectors that the setting `vectors` names into its folder, in place of those of
@@ -305,8 +299,7 @@ class PelLinker(TrainablePipe):
     def _put(self, change: Callable, entities: Iterable[Entity]) -> None:
         from .indexing import encoded
 
-        named, vectors = encoded(self.model, self.require_kb(), self.fingerprints, entities)
-        change(named, *vectors)
+        change(*encoded(self.model, self.require_kb(), self.fingerprints, entities))
         self.session = None
 
     def remove_entities(self, ids: Iterable[str]) -> None:
@@ -348,8 +341,7 @@ class PelLinker(TrainablePipe):
     def set_model(self, model: Model) -> None:
         """Link with this bi-encoder from now on."""
         self.model = model
-        self.session = None
-        self._fingerprints = {}
+        self.session, self._fingerprints = None, {}
 
     def begin_training(self) -> "TrainingSession":
         """The session that updates the model: the one that goes on, or a new one. It ends when the KB is indexed,
@@ -390,8 +382,8 @@ class PelLinker(TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelLinker.update")
-        settings = self.settings
-        mentions = [m for eg in examples for m in training_mentions(eg, settings.use_gold_ents, settings.spans_key)]
+        how = self.settings.use_gold_ents, self.settings.spans_key
+        mentions = [mention for eg in examples for mention in training_mentions(eg, *how)]
         losses[self.name] += self.begin_training().accumulate(mentions)
         if sgd not in (None, False):
             self.finish_update(sgd)
