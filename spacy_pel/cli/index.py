@@ -31,7 +31,7 @@ def index(
         "auto", "--index-type", help="flat (exact), a FAISS factory string, or auto: exact for small KBs"
     ),
     vectors: Vectors | None = typer.Option(
-        None, "--vectors", help="Of what: entity (their texts), names, or both; what the pipeline says unless given"
+        None, "--vectors", help="What to encode: entity (its text), names, or both; default: the setting of PIPELINE"
     ),
     force: bool = typer.Option(False, "--force", "-F", help="Replace the pipeline at OUT"),
 ) -> None:

@@ -47,7 +47,7 @@ def index(
 ) -> None:
     """Write indexes of the KB at `path`. Where it has no others, number the entities anew, without the rows `removed`.
 
-    See `KnowledgeBase.index`.
+    See `KnowledgeBase.write_indexes`.
     """
     alone = not (meta["indexes"].keys() - {one.fingerprint for one in new})
     for one in new:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from itertools import chain
 
@@ -20,16 +21,16 @@ def names_and_owners(kb: KnowledgeBase) -> tuple[Iterator[str], Owners]:
         Every normalised name once, as it is written first, streamed from the records; and the entities that have each,
         in the order of `distinct_names` of an entity. Memory: some 60 bytes a name.
     """
-    n_names = np.fromiter((len(names) for names in _names(kb)), dtype=np.int64)
-    keys = np.fromiter(map(alias_key, chain.from_iterable(_names(kb))), dtype=np.int64, count=int(n_names.sum()))
+    keys, n_names = array("q"), array("q")
+    for names in _names(kb):
+        keys.extend(map(alias_key, names))
+        n_names.append(len(names))
     _, first, anew = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(first)  # the names are numbered as they come, not by their keys
-    number = np.empty(len(first), dtype=np.int64)
-    number[order] = np.arange(len(first))
     is_first = np.zeros(len(keys), dtype=bool)
     is_first[first] = True
-    names = (name for name, is_new in zip(chain.from_iterable(_names(kb)), is_first, strict=True) if is_new)
-    return names, Owners(EntityRows(np.repeat(kb.live_rows, n_names)), VectorNumbers(number[anew]))
+    numbers = (np.cumsum(is_first) - 1)[first][anew]  # in the order in which the names come, not in that of their keys
+    distinct = (name for name, is_new in zip(chain.from_iterable(_names(kb)), is_first, strict=True) if is_new)
+    return distinct, Owners(EntityRows(np.repeat(kb.live_rows, n_names)), VectorNumbers(numbers))
 
 
 def _names(kb: KnowledgeBase) -> Iterator[list[str]]:

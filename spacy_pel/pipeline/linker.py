@@ -47,8 +47,8 @@ class PelLinker(TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
-    and score, best first) and `ent._.kb_prob` (that the first is right; None before `tune-nil`). A score is a cosine,
-    under cross-entropy a dot product, or where names count the weighted mean of that and of what they add.
+    and score, best first) and `ent._.kb_prob` (the probability that the first is right; None before `tune-nil`). A
+    score is a cosine, under cross-entropy a dot product, or where names count the weighted mean of that and their own.
 
     Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
 
@@ -81,7 +81,7 @@ class PelLinker(TrainablePipe):
         self.tuned = Tuned()
         self.session: TrainingSession | None = None
         self.scorer = scorer
-        self._kb_lost: str | None = None
+        self._kb_lost: str | None = None  # why there is no KB
         self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
         self._folder: Any = None  # in which a KB from bytes lies
         set_extensions()

@@ -67,9 +67,9 @@ class _State:
         return owners.n_entities
 
     @cached_property
-    def live(self) -> np.ndarray:
-        """The pairs (n,) in the files whose entity has not been removed."""
-        return np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed))
+    def live(self) -> tuple[VectorNumbers, Owners]:
+        """The vectors (v,) in the files of entities that have not been removed, and which of these own them."""
+        return self.owners.take(np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed)))
 
     def entities(self, pairs: np.ndarray) -> tuple[EntityRows, np.ndarray]:
         """The rows of `pairs` (q, n), and which vector of its entity each has, counted from 0; -1 stays -1."""
@@ -188,7 +188,7 @@ class EntityIndex:
     def n_vectors(self) -> int:
         """Vectors of the entities that the KB has now."""
         state = self._state
-        in_files = len(state.owners.take(state.live)[0]) if len(state.edits.removed) else len(state.vectors)
+        in_files = len(state.live[0]) if len(state.edits.removed) else len(state.vectors)
         return in_files + len(state.edits.added)
 
     @property
@@ -273,7 +273,7 @@ class EntityIndex:
     def blocks(self) -> Iterator[np.ndarray]:
         """The vectors of the entities that the KB has now, as `owners` numbers them, a block (n, dim) at a time."""
         state = self._state
-        numbers, _ = state.owners.take(state.live)
+        numbers, _ = state.live
         for start in range(0, len(numbers), BLOCK):
             yield state.vectors.vectors(VectorNumbers(numbers[start : start + BLOCK]))
         yield state.edits.vectors
@@ -281,7 +281,7 @@ class EntityIndex:
     def owners(self) -> Owners:
         """Which entities own the vectors of `blocks`."""
         state = self._state
-        return state.owners.take(state.live)[1].followed_by(state.edits.added)
+        return state.live[1].followed_by(state.edits.added)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.fingerprint!r}, {self.n_vectors} vectors)"
@@ -299,9 +299,9 @@ def _search_files(
     pairs = np.full((len(queries), k), -1, dtype=np.int64)
     asked = np.arange(len(queries))
     numbers = _numbers_within(state, within)
-    passed_over = len(state.owners) - len(state.live) if len(state.edits.removed) and numbers is None else 0
+    passed_over = len(state.owners.of(state.edits.removed)) if numbers is None else 0
     if passed_over and _first_depth(state, k, passed_over) > k + MOST_PASSED_OVER:
-        numbers, passed_over = state.owners.take(state.live)[0], 0
+        numbers, passed_over = state.live[0], 0
     depth = _first_depth(state, k, passed_over)
     while len(asked):
         there = len(state.vectors) if numbers is None else len(numbers)
@@ -314,7 +314,7 @@ def _search_files(
         asked = asked[~(exhausted | ((own >= 0).sum(axis=1) >= k))]
         depth *= 2
         if passed_over and depth > k + MOST_PASSED_OVER:
-            numbers, passed_over = state.owners.take(state.live)[0], 0
+            numbers, passed_over = state.live[0], 0
             depth = _first_depth(state, k, 0)
     return scores, pairs
 

@@ -124,6 +124,5 @@ def checked_blocks(blocks: Iterable[np.ndarray], count: int, dim: int) -> Iterat
             break
         yield block
     if written != count:
-        raise PelError(
-            f"Got {'more' if written > count else written} vectors, expected {count}: one for each number of an owner."
-        )
+        got = "more" if written > count else written
+        raise PelError(f"Got {got} vectors, expected {count}: give one for each entity, or each number in `owners`.")
