@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,42 +11,27 @@ from ..errors import PelError
 from .app import command
 from .pipeline import warnings_shown
 from .printing import msg
+from .vocabulary import ReadAs, Several, print_skipped, split_values, takes_vocabulary, with_progress
 
 if TYPE_CHECKING:
-    from ..kb.entity import Entity
     from ..kb.readers.records import Records
-
-Several = list[str] | None
 
 
 @command("build-kb")
+@takes_vocabulary
 def build_kb(
     source: Annotated[Path, typer.Argument(help="File or folder with the entity records")],
     out: Annotated[Path | None, typer.Argument(help="KB folder to write")] = None,
-    format: Annotated[
-        str | None,
-        typer.Option("--format", help="jsonl, csv (.tsv: tabs), umls, mesh, obo or scispacy [default: by the suffix]"),
-    ] = None,
     source_note: Annotated[str, typer.Option("--source", help="Note: where the records come from")] = "",
     release: Annotated[str, typer.Option("--release", help="Note: their release")] = "",
     licence: Annotated[str, typer.Option("--licence", help="Note: their licence")] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace the KB at OUT")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only read and count: write nothing")] = False,
-    language: Annotated[str, typer.Option(help="umls: language of the names [default: ENG]")] = "",
-    sources: Annotated[Several, typer.Option(help="umls: vocabularies to take (MSH,NCI)")] = None,
-    types: Annotated[Several, typer.Option(help="umls: semantic types to take (T047,T191)")] = None,
-    subtree: Annotated[bool, typer.Option("--subtree", help="umls: with all types under --types")] = False,
-    preset: Annotated[str, typer.Option(help="umls: st21pv, the types and vocabularies of MedMentions ST21pv")] = "",
-    definition_sources: Annotated[
-        Several, typer.Option(help="umls: vocabularies whose definition is preferred, in order")
-    ] = None,
-    id_prefix: Annotated[str, typer.Option(help="obo: take the xref with this prefix as id (UMLS)")] = "",
-    scopes: Annotated[Several, typer.Option(help="obo: scopes of the synonyms to take [default: EXACT]")] = None,
-    columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is not right")] = False,
     hold_out: Annotated[float, typer.Option(help="Leave about this share of the entities out, to be NIL")] = 0.0,
     hold_out_types: Annotated[Several, typer.Option(help="Leave entities of these types out (T041,T058)")] = None,
     seed: Annotated[int, typer.Option(help="Seed that draws the share that is held out")] = 0,
+    *,
+    read_as: ReadAs,
 ) -> None:
     """Build a KB folder from entity records. It has no vectors before `spacy pel index`.
 
@@ -66,27 +49,13 @@ def build_kb(
 
     from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
-    from ..kb.readers import read
 
     if out is None and not dry_run:
         raise PelError("OUT: name the KB folder to write, or only count with --dry-run.")
     left_out = HoldOut(hold_out, frozenset(split_values(hold_out_types)), seed)
     start = time.perf_counter()
     with warnings_shown():
-        records = read(
-            format,
-            source,
-            language=language,
-            sources=split_values(sources),
-            types=split_values(types),
-            subtree=subtree,
-            preset=preset,
-            definition_sources=split_values(definition_sources),
-            id_prefix=id_prefix,
-            scopes=split_values(scopes),
-            columns=split_values(columns),
-            strict=strict,
-        )
+        records = read_as.records(source)
         if left_out:
             records.entities = left_out.kept(records.entities, records.skipped)
         if out is None or dry_run:
@@ -95,7 +64,7 @@ def build_kb(
         replaces = out.exists()
         kb = KnowledgeBase.create(
             out,
-            _with_progress(records),
+            with_progress(records),
             source=source_note,
             release=release,
             licence=licence,
@@ -117,7 +86,7 @@ def _print_dry_run(records: Records) -> None:
     from ..kb.records.counts import Counts
 
     counts = Counts()
-    for _ in counts.count(_with_progress(records)):
+    for _ in counts.count(with_progress(records)):
         pass
     totals = {what: f"{count:,}" for what, count in counts.totals().items()}
     if retired := sum(1 for _ in records.retired):
@@ -129,20 +98,3 @@ def _print_dry_run(records: Records) -> None:
         if rows:
             msg.table(rows, header=(header, "", "Entities"), aligns=("l", "l", "r"), divider=True, max_col=60)
     msg.info("Dry run: nothing was written")
-
-
-def print_skipped(skipped: Counter[str]) -> None:
-    for what, count in skipped.most_common():
-        msg.warn(f"Left out: {count:,} {what}")
-
-
-def split_values(values: Several) -> list[str]:
-    """The values of an option that may be repeated and may hold several, with commas between them."""
-    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
-
-
-def _with_progress(entities: Iterable[Entity]) -> Iterator[Entity]:
-    """A bar that appears with the first entity, not before a refusal."""
-    from tqdm import tqdm
-
-    yield from tqdm(entities, desc="Entities", unit=" entities")

@@ -11,9 +11,9 @@ import typer
 
 from ..errors import PelError
 from .app import command, pel_app
-from .build_kb import print_skipped
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg
+from .vocabulary import built_kb, is_pipeline, print_skipped
 
 if TYPE_CHECKING:
     from ..kb.entity import Entity
@@ -77,10 +77,10 @@ def search(
     Example: python -m spacy pel kb search linker "cold" --context "The cold lasted a week."
     """
     kb = _open(path)
-    if context and not _is_pipeline(path):
+    if context and not is_pipeline(path):
         raise PelError(f"--context: {path} is a KB, which has no encoder to read it; name a pipeline.")
     rows = [_row(entity, "by name") for entity in kb.named(text)]
-    found = _explain(str(path), text, context or text, top_k, code) if _is_pipeline(path) else None
+    found = _explain(str(path), text, context or text, top_k, code) if is_pipeline(path) else None
     if found:
         rows += [_row(kb[candidate.id], f"{candidate.score:.3f}") for candidate in found.candidates]
     if not rows:
@@ -204,21 +204,12 @@ def _names(index: dict[str, int] | None) -> str:
     return f"{index['names']:,} searched by 3-grams" if index["rows"] else "too many to search by 3-grams"
 
 
-def _is_pipeline(path: Path) -> bool:
-    return (path / "config.cfg").is_file()
-
-
 def _open(path: Path) -> KnowledgeBase:
-    """The KB at `path`, or that of the pipeline at `path`, found without loading the pipeline."""
+    """The KB at `path`, or that of the pipeline at `path`."""
     from ..kb.knowledge_base import KnowledgeBase
-    from ..pipeline.kb_of_pipeline import find_kb
 
-    if not _is_pipeline(path):
-        return KnowledgeBase(path)
-    found = [kb for folder in sorted(path.iterdir()) if folder.is_dir() and (kb := find_kb(folder)[0])]
-    if len(found) != 1:
-        raise PelError(f"{path} must hold one pipe with a KB, and holds {len(found)}; run `spacy pel index` first.")
-    return KnowledgeBase(found[0])
+    kb = built_kb(path)
+    return KnowledgeBase(path) if kb is None else kb  # which says what is wrong with it
 
 
 def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:

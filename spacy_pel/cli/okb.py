@@ -10,8 +10,8 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .build_kb import split_values
 from .printing import msg
+from .vocabulary import split_values
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase

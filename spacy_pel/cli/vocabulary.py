@@ -1,0 +1,143 @@
+"""A vocabulary as every command reads it: the same options, for entity records in any format or a KB that is built."""
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from ..errors import PelError
+from .printing import msg
+
+if TYPE_CHECKING:
+    from ..kb.entity import Entity
+    from ..kb.knowledge_base import KnowledgeBase
+    from ..kb.readers.records import Records
+
+Several = list[str] | None
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """The options that say how to read a vocabulary; `takes_vocabulary` gives them to a command."""
+
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="jsonl, csv (.tsv: tabs), umls, mesh, obo or scispacy [default: by the suffix]"),
+    ] = None
+    language: Annotated[str, typer.Option(help="umls: language of the names [default: ENG]")] = ""
+    sources: Annotated[Several, typer.Option(help="umls: vocabularies to take (MSH,NCI)")] = None
+    types: Annotated[Several, typer.Option(help="umls: semantic types to take (T047,T191)")] = None
+    subtree: Annotated[bool, typer.Option("--subtree", help="umls: with all types under --types")] = False
+    preset: Annotated[str, typer.Option(help="umls: st21pv, the types and vocabularies of MedMentions ST21pv")] = ""
+    definition_sources: Annotated[
+        Several, typer.Option(help="umls: vocabularies whose definition is preferred, in order")
+    ] = None
+    id_prefix: Annotated[str, typer.Option(help="obo: take the xref with this prefix as id (UMLS)")] = ""
+    scopes: Annotated[Several, typer.Option(help="obo: scopes of the synonyms to take [default: EXACT]")] = None
+    columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is not right")] = False
+
+    def records(self, source: Path) -> "Records":
+        """The records of the file or folder `source`.
+
+        Raises:
+            PelError: It cannot be read so.
+        """
+        from ..kb.readers import read
+
+        options = asdict(self)
+        format = options.pop("format")
+        values = {key: split_values(value) if isinstance(value, list) else value for key, value in options.items()}
+        return read(format, source, **values)
+
+    def kb_at(self, path: Path, source: Path, **notes: str) -> "KnowledgeBase":
+        """The KB of `source`, written to the folder `path` and without vectors: of its records, or a copy if it is a
+        KB, or a pipeline with one. What was left out is printed.
+
+        Args:
+            path: The folder.
+            source: What to read.
+            notes: Kept with the KB: `source`, `release` and `licence`.
+
+        Raises:
+            PelError: It cannot be read so.
+        """
+        from ..kb.knowledge_base import KnowledgeBase
+
+        if (built := built_kb(source)) is not None:
+            self._check_built(source)
+            return built.copy_to(path, indexes=())
+        records = self.records(source)
+        kb = KnowledgeBase.create(path, with_progress(records), retired=records.retired, **notes)
+        print_skipped(records.skipped)
+        return kb
+
+    def _check_built(self, source: Path) -> None:
+        given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        if given:
+            raise PelError(f"--{given[0].replace('_', '-')}: {source} is a KB that is built already; leave it out.")
+
+
+def takes_vocabulary(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of `ReadAs`; `function` gets them as one, its argument `read_as`."""
+    hints = get_type_hints(function, include_extras=True)
+    shared = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for field in fields(ReadAs)
+    ]
+    own = inspect.signature(function).parameters.values()
+    kept = [one.replace(annotation=hints[one.name]) for one in own if one.name != "read_as"]
+
+    @wraps(function)
+    def run(**given: Any) -> Any:
+        read_as = ReadAs(**{one.name: given.pop(one.name) for one in shared})
+        return function(**given, read_as=read_as)
+
+    parameters = [*(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in kept), *shared]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def built_kb(path: Path) -> "KnowledgeBase | None":
+    """The KB at `path`, or that of the pipeline at `path`, found without loading the pipeline; None where there is
+    neither.
+
+    Raises:
+        PelError: It is a pipeline with more than one KB, or with none.
+    """
+    from ..kb.knowledge_base import KnowledgeBase
+    from ..pipeline.kb_of_pipeline import find_kb
+
+    if is_pipeline(path):
+        found = [kb for folder in sorted(path.iterdir()) if folder.is_dir() and (kb := find_kb(folder)[0])]
+        if len(found) != 1:
+            raise PelError(f"{path} must hold one pipe with a KB, and holds {len(found)}; run `spacy pel index` first.")
+        return KnowledgeBase(found[0])
+    return KnowledgeBase(path) if (path / "entities.sqlite").is_file() else None
+
+
+def is_pipeline(path: Path) -> bool:
+    return (path / "config.cfg").is_file()
+
+
+def split_values(values: Several) -> list[str]:
+    """The values of an option that may be repeated and may hold several, with commas between them."""
+    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+
+
+def print_skipped(skipped: Counter[str]) -> None:
+    for what, count in skipped.most_common():
+        msg.warn(f"Left out: {count:,} {what}")
+
+
+def with_progress(entities: "Iterable[Entity]") -> "Iterator[Entity]":
+    """A bar that appears with the first entity, not before a refusal."""
+    from tqdm import tqdm
+
+    yield from tqdm(entities, desc="Entities", unit=" entities")
