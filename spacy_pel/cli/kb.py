@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import PelError
+from ..kb.names.name_rules import LABEL, MIN_LENGTH
 from .app import command, pel_app
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg
@@ -173,8 +174,8 @@ def remove(
 def patterns(
     path: KB_PATH,
     out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.jsonl")],
-    label: Annotated[str, typer.Option(help="Label that the found spans get")] = "ENTITY",
-    min_length: Annotated[int, typer.Option(help="Leave shorter names out", min=1)] = 3,
+    label: Annotated[str, typer.Option(help="Label that the found spans get")] = LABEL,
+    min_length: Annotated[int, typer.Option(help="Leave shorter names out", min=1)] = MIN_LENGTH,
     lang: Annotated[str, typer.Option(help="Language whose stop words are left out")] = "en",
 ) -> None:
     """Write the names of a KB as patterns of spaCy's `span_ruler` or `entity_ruler`, which find mentions without NER.

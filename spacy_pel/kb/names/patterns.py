@@ -6,29 +6,23 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from ..entity import Entity
-
-LONGEST_ABBREVIATION = 5
+from .name_rules import NameRules, is_abbreviation
 
 
 def patterns(
     entities: Iterable[Entity], *, label: str, min_length: int, stop_words: Container[str]
 ) -> Iterator[dict[str, Any]]:
-    """A pattern of `span_ruler` or `entity_ruler` for every distinct name and alias.
+    """A pattern of `span_ruler` or `entity_ruler` for every distinct name and alias that `NameRules` allow.
 
     A name in up to five capitals is a token pattern, which matches as it is written; any other is a phrase, which a
-    ruler with `phrase_matcher_attr = "LOWER"` matches in any case. Left out are names that are shorter than
-    `min_length`, have no letter, or are one of `stop_words`.
+    ruler with `phrase_matcher_attr = "LOWER"` matches in any case.
     """
+    rules = NameRules(min_length, stop_words)
     seen: set[str] = set()
     for entity in entities:
         for name in (entity.name, *entity.aliases):
             key = name if is_abbreviation(name) else name.lower()
-            if key in seen or len(name) < min_length or name.lower() in stop_words or not any(map(str.isalpha, name)):
+            if key in seen or not rules.allow(name):
                 continue
             seen.add(key)
             yield {"label": label, "pattern": [{"ORTH": name}] if is_abbreviation(name) else name}
-
-
-def is_abbreviation(name: str) -> bool:
-    """Whether it is up to five capitals: in another case that would be another word."""
-    return name.isalpha() and name.isupper() and len(name) <= LONGEST_ABBREVIATION

@@ -150,6 +150,19 @@ class RecordStore:
         found = self._fetch("SELECT row FROM forms WHERE key = ? ORDER BY row", (alias_key(form),))
         return EntityRows(np.array([row for (row,) in found], dtype=np.int64))
 
+    def rows_of_keys(self, keys: Iterable[int]) -> dict[int, list[int]]:
+        """The rows of the entities with a name of each of those `alias_key`s that any has."""
+        found: dict[int, list[int]] = {}
+        for key, row in self._select("key, row", "key", keys, table="forms"):
+            found.setdefault(key, []).append(row)
+        return found
+
+    def written_names(self, rows: Iterable[int]) -> dict[int, list[str]]:
+        """The name and the aliases, as they are written, of the entities at those `rows` that are there."""
+        found = self._select("row, name, aliases", "row", rows)
+        with damage_named(self.path):
+            return {row: [name, *json.loads(aliases)] for row, name, aliases in found}
+
     def names(self, rows: Iterable[int]) -> dict[int, list[str]]:
         """The `distinct_forms` of the entities at those `rows` that are there."""
         found = self._select("row, name, aliases", "row", rows)

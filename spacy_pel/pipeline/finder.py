@@ -1,0 +1,224 @@
+"""The `pel_finder` component: the names of a KB, found in texts by its records on disk.
+
+Every `spacy.blank` imports it, so it imports spaCy only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from spacy.language import Language
+from spacy.pipeline import Pipe
+from spacy.pipeline.span_ruler import prioritize_existing_ents_filter, prioritize_new_ents_filter
+from spacy.tokens import Doc, Span
+from spacy.util import filter_spans, minibatch
+
+from ..checks import check_count, check_flag, check_text, text_list
+from ..errors import PelError
+from ..kb.names.known_names import known_names
+from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
+
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
+
+SECTION = "[components.pel_finder]"
+AT_ONCE = 50_000  # stretches of tokens, of which each distinct one is looked up once
+
+
+@dataclass(frozen=True)
+class FinderSettings:
+    """How a `pel_finder` finds mentions. Each setting is an attribute of the component too: `finder.min_length = 2`
+    holds from then on.
+
+    Attributes:
+        label: The label of the spans.
+        spans_key: The group of `doc.spans` that gets the spans; None for the entities, `doc.ents`.
+        min_length: Names with fewer characters are not looked for.
+        max_tokens: Names with more tokens are not found.
+        stop_words: Names that are no more than one of these words are not looked for; None for the stop words of the
+            pipeline's language.
+        overwrite: Whether found spans replace the entities that they overlap, or the group that is there. Otherwise
+            what is there stays, and what would overlap an entity is dropped.
+        linker: The name of the component whose KB has the names.
+
+    Raises:
+        PelError: For a value that a setting cannot have.
+    """
+
+    label: str = LABEL
+    spans_key: str | None = None
+    min_length: int = MIN_LENGTH
+    max_tokens: int = 12
+    stop_words: Sequence[str] | None = None
+    overwrite: bool = False
+    linker: str = "pel_linker"
+
+    def __post_init__(self) -> None:
+        check_text(SECTION, "label", self.label, "give the label of the spans")
+        check_text(SECTION, "spans_key", self.spans_key, "name a group of doc.spans", optional=True)
+        check_count(SECTION, "min_length", self.min_length, least=1)
+        check_count(SECTION, "max_tokens", self.max_tokens, least=1)
+        if self.stop_words is not None:
+            text_list(SECTION, "stop_words", self.stop_words)
+        check_flag(SECTION, "overwrite", self.overwrite)
+        check_text(SECTION, "linker", self.linker, "name a component")
+
+
+SETTINGS = {field.name: field.default for field in fields(FinderSettings)}
+
+
+@Language.factory(
+    "pel_finder",
+    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
+    default_config={**SETTINGS, "kb": None},
+)
+def make_finder(
+    nlp: Language,
+    name: str,
+    label: str,
+    spans_key: str | None,
+    min_length: int,
+    max_tokens: int,
+    stop_words: list[str] | None,
+    overwrite: bool,
+    linker: str,
+    kb: Callable | None,
+) -> "PelFinder":
+    """Build a `pel_finder`.
+
+    Args:
+        nlp: The pipeline.
+        name: Of the component.
+        kb: `spacy_pel.KBFromDisk.v1`, for a KB of its own; null for that of the linker.
+
+    The other arguments are the settings of `FinderSettings`.
+    """
+    given = locals()
+    return PelFinder(nlp, name, settings=FinderSettings(**{key: given[key] for key in SETTINGS}), kb_loader=kb)
+
+
+class PelFinder(Pipe):
+    """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case, punctuation and
+    white space aside.
+
+    The KB is that of the linker in the pipeline, or one of its own. It is asked on disk whenever a text is read, so
+    the finder knows what was added to the KB since, and no more what was removed.
+
+    Attributes:
+        settings: How it finds.
+    """
+
+    def __init__(
+        self,
+        nlp: Language,
+        name: str = "pel_finder",
+        *,
+        settings: FinderSettings | None = None,
+        kb_loader: Callable[[], "KnowledgeBase"] | None = None,
+    ) -> None:
+        self.nlp = nlp
+        self.name = name
+        self.settings = settings or FinderSettings()
+        self._kb_loader = kb_loader
+        self._own_kb: KnowledgeBase | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in SETTINGS:
+            return getattr(self.settings, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in SETTINGS:
+            name, value = "settings", replace(self.settings, **{name: value})
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *SETTINGS]
+
+    @property
+    def kb(self) -> "KnowledgeBase":
+        """The KB: its own, or that of the linker in the pipeline that the finder was made in.
+
+        Raises:
+            PelError: There is none.
+        """
+        if self._kb_loader is not None:
+            self._own_kb = self._own_kb or self._kb_loader()
+            return self._own_kb
+        linker: Any = dict(self.nlp.components).get(self.settings.linker)
+        if not hasattr(linker, "require_kb"):
+            what = "is no pel_linker" if linker else "is not in the pipeline"
+            raise PelError(
+                f'{self.name} looks for the names in the KB of "{self.settings.linker}", which {what}: add a '
+                f"pel_linker, name yours in [components.{self.name}] linker, or give the finder a KB of its own with "
+                f'[components.{self.name}.kb] @misc = "spacy_pel.KBFromDisk.v1".'
+            )
+        return linker.require_kb()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The one label of the spans."""
+        return (self.settings.label,)
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Find the mentions of a Doc."""
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
+        """Find the mentions of a stream of Docs.
+
+        Args:
+            stream: The Docs.
+            batch_size: How many Docs are read at once.
+
+        Yields:
+            Each Doc, in order.
+        """
+        error_handler = self.get_error_handler()
+        for docs in minibatch(stream, size=batch_size):
+            try:
+                for doc, spans in zip(docs, self.find(docs), strict=True):
+                    self._annotate(doc, spans)
+                yield from docs
+            except Exception as error:
+                error_handler(self.name, self, docs, error)
+
+    def find(self, docs: Sequence[Doc]) -> list[list[Span]]:
+        """Every stretch of tokens that is a name, for each of `docs`; they may overlap.
+
+        Raises:
+            PelError: There is no KB.
+        """
+        settings, records = self.settings, self.kb.records
+        stop_words = self.nlp.Defaults.stop_words if settings.stop_words is None else settings.stop_words
+        rules = NameRules(settings.min_length, frozenset(stop_words))
+        found: list[list[Span]] = [[] for _ in docs]
+        all_stretches = ((own, *one) for own, doc in zip(found, docs, strict=True) for one in self._stretches(doc))
+        while stretches := list(islice(all_stretches, AT_ONCE)):
+            names = known_names({text for *_, text in stretches}, records, rules)
+            for own, doc, start, end, text in stretches:
+                if text in names:
+                    own.append(Span(doc, start, end, label=settings.label))
+        return found
+
+    def _stretches(self, doc: Doc) -> Iterator[tuple[Doc, int, int, str]]:
+        """Up to `max_tokens` tokens of `doc` that begin and end with a letter or digit: where, and their text."""
+        words = [token.i for token in doc if any(map(str.isalnum, token.text))]
+        text, starts, ends = doc.text, [token.idx for token in doc], [token.idx + len(token) for token in doc]
+        for place, first in enumerate(words):
+            for last in words[place : place + self.settings.max_tokens]:
+                if last >= first + self.settings.max_tokens:
+                    break
+                yield doc, first, last + 1, text[starts[first] : ends[last]]
+
+    def _annotate(self, doc: Doc, spans: list[Span]) -> None:
+        """Put the longest of `spans` on `doc`, of equally long ones the first."""
+        key, overwrite = self.settings.spans_key, self.settings.overwrite
+        if key is None:
+            choose = prioritize_new_ents_filter if overwrite else prioritize_existing_ents_filter
+            doc.ents = choose(doc.ents, spans)  # type: ignore[assignment]
+            return
+        there = [] if overwrite else list(doc.spans.get(key, ()))
+        places = {(span.start, span.end) for span in there}
+        doc.spans[key] = there + [span for span in filter_spans(spans) if (span.start, span.end) not in places]
