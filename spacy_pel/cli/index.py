@@ -10,7 +10,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .pipeline import CODE, GPU_ID, load_linker
+from .pipeline import CODE, GPU_ID, load_linker, warnings_shown
 from .printing import msg
 
 
@@ -53,9 +53,10 @@ def index(
     with new_folder(out.absolute()) as folder:
         (folder / name).mkdir()
         threshold, linker.tuned = linker.tuned.nil_threshold, linker.tuned.without_nil()
-        linker.set_kb(source.copy_to(folder / name / "kb", indexes=()))
-        if vectors is not None:
-            linker.vectors = nlp.get_pipe_config(name)["vectors"] = vectors.value
+        with warnings_shown():
+            linker.set_kb(source.copy_to(folder / name / "kb", indexes=()))
+            if vectors is not None:
+                linker.vectors = nlp.get_pipe_config(name)["vectors"] = vectors.value
         linker.index(index_type=index_type)
         linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
         nlp.to_disk(folder)

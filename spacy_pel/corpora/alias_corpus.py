@@ -110,13 +110,8 @@ class AliasCorpus:
         return self._passages.draw(rng, entity)
 
     def _in_passage(self, name: Doc, id_: str, passage: Passage) -> Example:
-        doc, start, end, _ = passage
-        left, right = doc[max(start - self.window, 0) : start], doc[end : end + self.window]
-        tokens = [*left, *name, *right]
-        spaces = [bool(token.whitespace_) for token in tokens]
-        spaces[len(left) + len(name) - 1] = bool(doc[end - 1].whitespace_)
-        whole = Doc(name.vocab, words=[token.text for token in tokens], spaces=spaces)
-        return _example(whole, len(left), len(left) + len(name), id_)
+        span = passage.with_name(name, self.window)
+        return _example(span.doc, span.start, span.end, id_)
 
 
 def _all_names(kb: KnowledgeBase) -> tuple[np.ndarray, np.ndarray]:

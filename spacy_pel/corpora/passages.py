@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from spacy.language import Language
 from spacy.matcher import PhraseMatcher
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from ..errors import PelError
@@ -30,6 +30,16 @@ class Passage(NamedTuple):
     start: int
     end: int
     id: str
+
+    def with_name(self, name: Doc, window: int) -> Span:
+        """Put `name` in the place of what stands there, with up to `window` tokens on either side."""
+        doc, start, end, _ = self
+        left, right = doc[max(start - window, 0) : start], doc[end : end + window]
+        tokens = [*left, *name, *right]
+        spaces = [bool(token.whitespace_) for token in tokens]
+        spaces[len(left) + len(name) - 1] = bool(doc[end - 1].whitespace_)
+        whole = Doc(name.vocab, words=[token.text for token in tokens], spaces=spaces)
+        return whole[len(left) : len(left) + len(name)]
 
 
 class _Named(NamedTuple):

@@ -25,6 +25,7 @@ from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions
 from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
 from .arguments import check_attribute, check_explained, check_ranked, ids_given, path_given
+from .default_weights import default_weights
 from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from ..search.search import Found, Search
     from ..training.objective import Objective
     from ..training.session import TrainingSession
-    from ..tuning.nil import Target
     from .tuning import TunedNames, TunedNil
 
 EXAMPLES_CHECKED = 1000
@@ -154,9 +154,11 @@ class PelLinker(TrainablePipe):
 
     @property
     def name_weights(self) -> NameWeights | None:
-        """What names count beside the similarity, by what was tuned or by the settings; None: vectors alone count."""
+        """What names count beside the similarity, tuned, by default or by the settings; None: vectors alone count."""
         setting = self.settings.lexical
-        return self.tuned.name_weights if setting == "tuned" else NameWeights(**setting) if setting else None
+        if setting == "tuned":
+            return self.tuned.name_weights or default_weights(self)
+        return NameWeights(**setting) if setting else None
 
     def rank(self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None) -> list[RankedIds]:
         """The `k` best entities of every span, of any Docs, as (id, score), best first; none of a span without any word
@@ -207,9 +209,9 @@ class PelLinker(TrainablePipe):
 
     # --- tuning ---
 
-    def tune_names(self, docs: Iterable[Doc], *, progress: bool = False) -> "TunedNames":
-        """Fit what names count beside the similarity to the gold mentions of `docs`, and keep it in `tuned`. A NIL
-        threshold that was tuned for other scores is dropped.
+    def tune_names(self, docs: Iterable[Doc] | None = None, **options: Any) -> "TunedNames":
+        """Fit what names count beside the similarity to the gold mentions of `docs`, or to the names of the KB, and keep
+        it in `tuned`. A NIL threshold that was tuned for other scores is dropped. See `spacy_pel.pipeline.tuning`.
 
         Raises:
             PelError: Where no mention has its entity among its candidates.
@@ -217,13 +219,11 @@ class PelLinker(TrainablePipe):
         from .tuning import tune_names
 
         self.require_kb()
-        return tune_names(self, docs, progress=progress)
+        return tune_names(self, docs, **options)
 
-    def tune_nil(
-        self, docs: Iterable[Doc], *, target: "Target | str | None" = None, progress: bool = False
-    ) -> "TunedNil":
-        """Fit the NIL threshold and the calibration to the gold mentions of `docs`, and keep them in `tuned`. target:
-        what the NIL class has to reach, such as "precision=0.9"; None for its best F1.
+    def tune_nil(self, docs: Iterable[Doc] | None = None, **options: Any) -> "TunedNil":
+        """Fit the NIL threshold and the calibration to the gold mentions of `docs`, or to the names of the KB, and keep
+        them in `tuned`. target: what the NIL class has to reach, such as "precision=0.9"; None for its best F1.
 
         Raises:
             PelError: Unless there are both NIL mentions and mentions in the KB, and for a target out of reach.
@@ -231,7 +231,7 @@ class PelLinker(TrainablePipe):
         from .tuning import tune_nil
 
         self.require_kb()
-        return tune_nil(self, docs, target=target, progress=progress)
+        return tune_nil(self, docs, **options)
 
     # --- the KB ---
 

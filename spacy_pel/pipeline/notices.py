@@ -18,11 +18,18 @@ def warn_of_training(name: str) -> None:
 
 
 def warn_of_tuning(linker: Any) -> None:
-    """Warn where the NIL threshold of `linker` was tuned with another KB, or for other scores."""
-    if linker.kb is not None:
-        for complaint in linker.tuned.complaints(
-            TuningContext.of(linker.kb, linker.name_weights, linker.settings.vectors), linker.name
-        ):
+    """Warn where the NIL threshold of `linker` was tuned with another KB, or for other scores. Weights of names that
+    were fitted for another KB, or other vectors, are dropped."""
+    if linker.kb is None:
+        return
+    tuned = linker.tuned
+    here = TuningContext.of(linker.kb, None, linker.settings.vectors)
+    if (complaint := tuned.names_complaint(here, linker.name)) is not None:
+        linker.tuned = tuned = tuned.without_names()
+        warnings.warn(complaint, stacklevel=3)
+    if tuned.context is not None:
+        here = TuningContext.of(linker.kb, linker.name_weights, linker.settings.vectors)
+        for complaint in tuned.complaints(here, linker.name):
             warnings.warn(complaint, stacklevel=3)
 
 

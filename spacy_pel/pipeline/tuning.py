@@ -8,23 +8,21 @@ from typing import Any, NamedTuple, Protocol
 
 from spacy.tokens import Doc
 from thinc.api import Model
-from tqdm import tqdm
 
 from ..evaluation.metrics import link_metrics
-from ..evaluation.ranking import CHUNK, CanRank, rank_gold
+from ..evaluation.ranking import CanRank, rank_gold
 from ..mentions.gold import gold_of
-from ..search.find import Reading, find_forms
 from ..search.weights import NO_NAMES, NameWeights
 from ..tuning.calibration import Calibration, calibration_metrics, fit_ranked
 from ..tuning.name_weights import GoldForms, fit_weights
 from ..tuning.nil import NilThreshold, Target, tune_threshold
 from ..tuning.tuned import Tuned, TuningContext
-from .indexing import search_of
+from .finding import CanFind, find_for
 from .notices import warn_if_not_in_force
 from .settings import LinkSettings
 
 
-class CanBeTuned(CanRank, Protocol):
+class CanBeTuned(CanRank, CanFind, Protocol):
     """What is tuned: it ranks, and keeps what was tuned."""
 
     name: str
@@ -89,17 +87,7 @@ def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = F
         PelError: Without a KB and its index, and for a KB of format 2, whose names have no index.
     """
     mentions = [mention for mention in gold_of(docs, linker.kb) if mention.ids]
-    settings = linker.settings
-    reading = Reading(settings.top_k, None, settings.types_for, settings.resolve_abbreviations)
-    search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
-    found: list[GoldForms] = []
-    with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
-        for start in range(0, len(mentions), CHUNK):
-            chunk = mentions[start : start + CHUNK]
-            forms = find_forms(linker.model, linker.kb, search, [mention.span for mention in chunk], reading)
-            found += map(GoldForms, chunk, forms)
-            bar.update(len(chunk))
-    return found
+    return find_for(linker, mentions, resolve_abbreviations=linker.settings.resolve_abbreviations, progress=progress)
 
 
 def tune_nil(

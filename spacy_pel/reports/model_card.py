@@ -57,6 +57,8 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
     threshold = "none: nothing is NIL" if linker.threshold is None else f"{linker.threshold:.4f}"
     weights = linker.name_weights
     names = "none" if weights is None else ", ".join(f"{k} {weight:.4f}" for k, weight in weights.as_setting().items())
+    if weights is not None and linker.settings.lexical == "tuned" and linker.tuned.name_weights is None:
+        names += ", the defaults"
     trained_on = nlp.config["paths"].get("train") or "not stated"
     return [
         ("Trained on", str(trained_on)),

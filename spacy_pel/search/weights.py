@@ -29,13 +29,21 @@ class NameWeights(NamedTuple):
         """Whether the texts of names count."""
         return bool(self.ngram or self.exact)
 
+    def weight_of(self, part: str) -> float:
+        """The weight of a part beside the similarity."""
+        weight = getattr(self, part)
+        return 1.0 if weight is None else weight
+
     def score(self, parts: Mapping[str, np.ndarray]) -> np.ndarray:
         """The weighted mean (n,) float32 of the similarity and of those other parts (n,) that there are. Where the
         similarity is a cosine, it is at most 1."""
-        weights = {NGRAM: self.ngram, EXACT: self.exact, NAMES: 1.0 if self.names is None else self.names}
-        own = {part: weight for part, weight in weights.items() if part in parts}
+        own = {part: self.weight_of(part) for part in (NGRAM, EXACT, NAMES) if part in parts}
         others = np.column_stack([parts[part] for part in own]) @ np.array(list(own.values())) if own else 0.0
         return ((parts[SIMILARITY] + others) / (1 + sum(own.values()))).astype(np.float32)
+
+    def scaled(self, length: float) -> NameWeights:
+        """As much beside dot products of vectors of that squared `length` as these are beside cosines."""
+        return self._replace(ngram=self.ngram * length, exact=self.exact * length)
 
     def bounded(self) -> NameWeights:
         """The same, or in proportion to them where one is over `MOST`."""
@@ -49,6 +57,7 @@ class NameWeights(NamedTuple):
 
 
 NO_NAMES = NameWeights(0.0, 0.0)
+DEFAULT = NameWeights(1.0, 0.3)  # beside a cosine, of an encoder that was trained as of one that was not
 MOST = 1e6  # what is fitted on a few mentions may be larger; more would leave the similarity no weight
 
 

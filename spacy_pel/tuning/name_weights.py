@@ -13,10 +13,11 @@ from ..mentions.gold import GoldMention
 from ..mentions.ranked import RankedMention
 from ..search.parts import EXACT, NAMES, NGRAM, SIMILARITY
 from ..search.search import Found
-from ..search.weights import NameWeights
+from ..search.weights import DEFAULT, NameWeights
 
 STEPS = 200
-START = {NGRAM: 0.1, EXACT: 0.1, NAMES: 1.0}  # weights from which the fit begins
+PARTS = (NGRAM, EXACT, NAMES)
+SPREAD = 1.0  # of the prior of the logarithm of a weight: see `fit_weights`
 
 
 class GoldForms(NamedTuple):
@@ -59,10 +60,15 @@ def _ranked(found: Found, weights: NameWeights) -> Iterator[tuple[str, float]]:
         yield found.ids[i], float(scores[i])
 
 
-def fit_weights(found: Sequence[GoldForms], parts: Sequence[str] | None = None) -> NameWeights:
-    """The weights of greatest likelihood, where a mention means a candidate, of any of its forms, with a probability in
+def fit_weights(
+    found: Sequence[GoldForms], parts: Sequence[str] | None = None, *, prior: NameWeights = DEFAULT
+) -> NameWeights:
+    """The most probable weights, where a mention means a candidate, of any of its forms, with a probability in
     proportion to exp(a · (similarity + weights · lexical)), and none of them in proportion to exp(b): a conditional
     logit (McFadden 1974) with an outside option. a, b and the weights, which are positive, are fitted by L-BFGS.
+
+    The logarithm of each weight has a normal prior around that of `prior`, with the standard deviation `SPREAD`: few
+    mentions hardly move a weight, and it takes ever more of them to move it far.
 
     A linker reads the form that scores higher, so its first candidate is the best over the candidates of both forms:
     those that compete here.
@@ -70,12 +76,13 @@ def fit_weights(found: Sequence[GoldForms], parts: Sequence[str] | None = None) 
     Args:
         found: What was found for each mention.
         parts: What counts beside the similarity; None: all that the candidates have. The others weigh 0.
+        prior: The weights that stand where the mentions say nothing.
 
     Raises:
         PelError: Where no mention has its entity among its candidates.
     """
     if parts is None:
-        parts = [part for part in START if any(part in form.parts for one in found for form in one.forms)]
+        parts = [part for part in PARTS if any(part in form.parts for one in found for form in one.forms)]
     right_of = [one.right() for one in found]
     if not any(own.any() for own in right_of):
         raise PelError("no mention has its entity among its candidates: there is nothing to fit the lexical score to")
@@ -83,9 +90,9 @@ def fit_weights(found: Sequence[GoldForms], parts: Sequence[str] | None = None) 
     right = torch.as_tensor(np.concatenate(right_of))
     features = torch.as_tensor(np.concatenate([one.features(parts) for one in found]), dtype=torch.float64)
     without = torch.as_tensor([not own.any() for own in right_of])
-    start = [1 / float(features[:, 0].std() + 1e-9), *(START[part] for part in parts)]
-    logs = torch.log(torch.tensor(start, dtype=torch.float64))
-    logs.requires_grad_()
+    scale = 1 / float(features[:, 0].std() + 1e-9)
+    start = torch.tensor([scale, *map(prior.weight_of, parts)], dtype=torch.float64).log()
+    logs = start.clone().requires_grad_()
     outside = torch.zeros((), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([logs, outside], max_iter=STEPS, line_search_fn="strong_wolfe")
 
@@ -95,7 +102,8 @@ def fit_weights(found: Sequence[GoldForms], parts: Sequence[str] | None = None) 
         logits = scale * (features @ torch.stack([torch.ones_like(scale), *weights]))
         everything = torch.logaddexp(_log_sums(logits, owner, len(found)), outside)
         good = torch.where(without, outside, _log_sums(logits[right], owner[right], len(found)))
-        value = (everything - good).mean()
+        away = ((logs - start)[1:] / SPREAD).square().sum() / 2
+        value = (everything - good).mean() + away / len(found)
         value.backward()
         return value
 

@@ -57,18 +57,44 @@ class Tuned:
         nil_threshold: The score under which a mention is NIL (`tune-nil`).
         calibration: From scores to probabilities (`tune-nil`).
         context: What the threshold and the calibration were tuned with. Older pipelines tell less, or nothing.
+        names_context: What the weights of names were fitted with. Older pipelines tell nothing.
     """
 
     name_weights: NameWeights | None = None
     nil_threshold: float | None = None
     calibration: Calibration | None = None
     context: TuningContext | None = None
+    names_context: TuningContext | None = None
 
-    KEYS: ClassVar[tuple[str, ...]] = ("lexical", "nil_threshold", "calibration", "tuned_with")  # of the file `cfg`
+    KEYS: ClassVar[tuple[str, ...]] = (  # of the file `cfg`
+        "lexical",
+        "nil_threshold",
+        "calibration",
+        "tuned_with",
+        "lexical_tuned_with",
+    )
 
     def without_nil(self) -> Tuned:
         """What is left where scores, or the KB, are others."""
         return replace(self, nil_threshold=None, calibration=None, context=None)
+
+    def without_names(self) -> Tuned:
+        """What is left where the weights of names are of no use."""
+        return replace(self, name_weights=None, names_context=None)
+
+    def names_complaint(self, here: TuningContext, name: str) -> str | None:
+        """Why the weights of names of the component `name` are of no use with what it has now; None: they are."""
+        then = self.names_context
+        if then is None or (then.build, then.vectors) == (here.build, here.vectors):
+            return None
+        if then.build != here.build:
+            fitted, now = str(then), str(here)
+        else:
+            fitted, now = f'vectors = "{then.vectors}"', f'vectors = "{here.vectors}"'
+        return (
+            f"Dropped the weights of names of {name}: they were fitted for {fitted}, and it now has {now}. The defaults "
+            "count; run `spacy pel tune-lexical` to fit them anew."
+        )
 
     def complaints(self, here: TuningContext, name: str) -> Iterator[str]:
         """Why the NIL threshold of the component `name` does not fit what it has now."""
@@ -93,19 +119,19 @@ class Tuned:
             None if self.name_weights is None else self.name_weights.as_setting(),
             self.nil_threshold,
             None if self.calibration is None else list(self.calibration),
-            None if self.context is None else self.context._asdict(),
+            *(None if one is None else one._asdict() for one in (self.context, self.names_context)),
         )
         return {key: value for key, value in zip(self.KEYS, values, strict=True) if value is not None}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Tuned:
         """Read what `to_dict` gave, or an older pipeline wrote; other keys are ignored."""
-        lexical, threshold, calibration, context = (stored.get(key) for key in cls.KEYS)
+        lexical, threshold, calibration, *contexts = (stored.get(key) for key in cls.KEYS)
         return cls(
             None if lexical is None else NameWeights(**lexical),
             threshold,
             None if calibration is None else Calibration(*calibration),
-            None if context is None else TuningContext(**{"lexical": None} | context),
+            *(None if one is None else TuningContext(**{"lexical": None} | one) for one in contexts),
         )
 
 

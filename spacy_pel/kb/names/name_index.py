@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,15 +62,18 @@ class NameIndex:
         """The similarity (n,) float32 of a text with these 3-grams to the entities at `rows` (n,), by their records."""
         names = self._records.names(rows.tolist())
         own = [names.get(row, [""]) for row in rows.tolist()]
-        flat = [name for one in own for name in one]
-        their, name = name_grams(flat)
-        weights = self._weights(their)
-        norms = np.sqrt(np.bincount(name, weights, minlength=len(flat)))
-        common = np.bincount(name, weights * np.isin(their, grams), minlength=len(flat))
-        similarity = (common / np.maximum(norms, TINY) / norm).astype(np.float32)
+        similarity = self.compare_names(grams, norm, [name for one in own for name in one])
         best = np.zeros(len(rows), dtype=np.float32)
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
+
+    def compare_names(self, grams: np.ndarray, norm: float, names: Sequence[str]) -> np.ndarray:
+        """The similarity (n,) float32 of a text with these 3-grams to n normalised names."""
+        their, name = name_grams(names)
+        weights = self._weights(their)
+        norms = np.sqrt(np.bincount(name, weights, minlength=len(names)))
+        common = np.bincount(name, weights * np.isin(their, grams), minlength=len(names))
+        return (common / np.maximum(norms, TINY) / norm).astype(np.float32)
 
     def _match(self, text: str, grams: np.ndarray) -> NameMatch:
         weights = self._weights(grams)
@@ -174,6 +177,10 @@ class NameMatch:
             similarity[~indexed] = self._index.compare(self._grams, self._norm, EntityRows(rows[~indexed]))
         exact = np.isin(rows, self._exact) / np.float32(max(len(self._exact), 1))
         return np.stack([similarity, exact], axis=1)
+
+    def similarities(self, names: Sequence[str]) -> np.ndarray:
+        """How alike n normalised names, in the KB or not, are to the text: (n,) float32."""
+        return self._index.compare_names(self._grams, self._norm, names)
 
 
 def _places(wanted: np.ndarray, vocabulary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

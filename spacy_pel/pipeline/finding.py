@@ -1,0 +1,52 @@
+"""What a linker finds for gold mentions, before any weighing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from spacy.vocab import Vocab
+from thinc.api import Model
+from tqdm import tqdm
+
+from ..evaluation.ranking import CHUNK
+from ..mentions.gold import GoldMention
+from ..search.find import Reading, find_forms
+from ..search.weights import NO_NAMES
+from ..tuning.name_weights import GoldForms
+from .indexing import search_of
+from .settings import LinkSettings
+
+
+class CanFind(Protocol):
+    """What finds: a linker with its KB."""
+
+    kb: Any
+    model: Model
+    settings: LinkSettings
+    vocab: Vocab
+
+    @property
+    def fingerprints(self) -> dict[str, str]: ...
+
+
+def find_for(
+    linker: CanFind, mentions: Sequence[GoldMention], *, resolve_abbreviations: bool, progress: bool = False
+) -> list[GoldForms]:
+    """All that a search by vectors and by names finds for each of `mentions`, as the linker reads them, among the
+    entities of the types that it allows.
+
+    Raises:
+        PelError: Without a KB and its index, and for a KB of format 2, whose names have no index.
+    """
+    settings = linker.settings
+    reading = Reading(settings.top_k, None, settings.types_for, resolve_abbreviations)
+    search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
+    found: list[GoldForms] = []
+    with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
+        for start in range(0, len(mentions), CHUNK):
+            chunk = mentions[start : start + CHUNK]
+            forms = find_forms(linker.model, linker.kb, search, [mention.span for mention in chunk], reading)
+            found += map(GoldForms, chunk, forms)
+            bar.update(len(chunk))
+    return found

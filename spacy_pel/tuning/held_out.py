@@ -1,0 +1,48 @@
+"""What a search has found for the name of an entity, as if the KB lacked the name, or the entity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..kb.entity import NIL
+from ..search.parts import EXACT, NAMES, NGRAM, SIMILARITY
+from ..search.search import Found
+from .name_weights import GoldForms
+
+SIDES = (SIMILARITY, NAMES, NGRAM)
+
+
+def without_name(found: Found, parts: Mapping[str, Mapping[str, float]], depth: int) -> Found:
+    """`found` as if some entities lacked the name that was searched.
+
+    Args:
+        found: What was found.
+        parts: Of their ids, what their scores are made of without that name.
+        depth: How deep each side was searched: one of these entities that no side would have found is left out.
+    """
+    places = {id_: place for place, id_ in enumerate(found.ids) if id_ in parts}
+    values = {part: own.copy() for part, own in found.parts.items()}
+    for id_, place in places.items():
+        for part, value in (parts[id_] | {EXACT: 0.0}).items():
+            if part in values:
+                values[part][place] = value
+    sides = [values[part] for part in SIDES if part in values]
+    reached = np.ones(len(found.ids), dtype=bool)
+    for place in places.values():
+        reached[place] = any((side > side[place]).sum() < depth for side in sides)
+    return _kept(found._replace(parts=values), reached)
+
+
+def without_entities(gold: GoldForms) -> GoldForms:
+    """A mention as if the KB lacked all that it may mean: it is NIL."""
+    forms = [_kept(form, ~np.isin(np.array(form.ids, dtype=str), gold.mention.ids)) for form in gold.forms]
+    return GoldForms(gold.mention._replace(ids=(NIL,)), forms)
+
+
+def _kept(found: Found, kept: np.ndarray) -> Found:
+    ids = [id_ for id_, own in zip(found.ids, kept.tolist(), strict=True) if own]
+    return found._replace(
+        ids=ids, scores=found.scores[kept], parts={key: own[kept] for key, own in found.parts.items()}
+    )
