@@ -41,6 +41,7 @@ class TunedNames(NamedTuple):
 
     Attributes:
         weights: What names count beside the similarity of vectors.
+        default: What they count by default.
         before: The measures (see `link_metrics`) of vectors alone, on the mentions that were tuned on.
         by_default: Those under the default weights.
         after: Those under `weights`.
@@ -50,6 +51,7 @@ class TunedNames(NamedTuple):
     """
 
     weights: NameWeights
+    default: NameWeights
     before: dict[str, Any]
     by_default: dict[str, Any]
     after: dict[str, Any]
@@ -169,7 +171,7 @@ def _tune_names(linker: CanBeTuned, found: Sequence[GoldForms], groups: Sequence
         names_context=TuningContext.of(linker.kb, weights, linker.settings.vectors),
     )
     warn_if_not_in_force(linker.name, "lexical", linker.settings.lexical)
-    return TunedNames(weights, *measures, recall, dropped, few_for_weights(int(in_kb.sum())))
+    return TunedNames(weights, default, *measures, recall, dropped, few_for_weights(int(in_kb.sum())))
 
 
 def _tune_nil(

@@ -29,8 +29,13 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def ends(self) -> str:
+        """The two ends."""
+        return f"{self.low:.4f} to {self.high:.4f}"
+
     def __str__(self) -> str:
-        return f"{self.mean:.4f} ({self.low:.4f} to {self.high:.4f})"
+        return f"{self.mean:.4f} ({self.ends})"
 
 
 def recall_interval(hits: np.ndarray, groups: Sequence[int], seed: int = 0) -> Interval | None:
