@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker, warnings_shown, write_tuned
 from .printing import msg
+from .tuning import DEV, SEED, TEXTS, to_tune_on
 
 
 @command("tune-nil")
 def tune_nil(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB; changed in place")],
-    dev: Annotated[Path, typer.Argument(help="A corpus with gold mentions, some of them NIL", metavar="DEV.spacy")],
+    dev: DEV = None,
+    texts: TEXTS = None,
+    seed: SEED = 0,
     target: Annotated[
         str, typer.Option(help="What NIL must reach, such as precision=0.9 or recall=0.8 [default: the best F1]")
     ] = "",
@@ -26,32 +27,37 @@ def tune_nil(
     """Fit the NIL threshold, calibrate scores to probabilities (`ent._.kb_prob`), and store both in the pipeline. A
     mention whose best score is below the threshold is NIL.
 
+    Some mentions of DEV.spacy must be NIL. Without it the threshold is fitted to names of the KB: the entities of a
+    fifth of them are held out.
+
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy --target precision=0.9
+
+    Example: python -m spacy pel tune-nil linker
     """
-    from ..corpora.docbin import read_docs
     from ..tuning.nil import Target
 
     wanted = Target.parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    docs = list(read_docs(dev, nlp.vocab))
-    try:
-        with warnings_shown():
-            tuned, _, link_ece = linker.tune_nil(docs, target=wanted, progress=True)
-    except PelError as error:
-        raise PelError(f"{dev}: {error}") from error
+    with to_tune_on(nlp, dev, texts) as given, warnings_shown():
+        found = linker.tune_nil(**given, target=wanted, seed=seed, progress=True)
     write_tuned(nlp, name, linker)
+    if found.too_few is not None:
+        msg.warn(found.too_few)
 
+    tuned = found.nil
+    elsewhere = "too few mentions to tell" if found.elsewhere is None else str(found.elsewhere)
     msg.table(
         [
             ("Threshold", f"{tuned.threshold:.6f}"),
             ("NIL precision", f"{tuned.precision:.4f}"),
             ("NIL recall", f"{tuned.recall:.4f}"),
             ("NIL F1", f"{tuned.f1:.4f}"),
+            ("NIL F1 on other documents", elsewhere),
             ("NIL mentions", f"{tuned.n_nil:,} of {tuned.n_mentions:,}"),
             ("In the KB and linked right", f"{tuned.linked_right:.4f} (without a threshold {tuned.recall_at_1:.4f})"),
-            ("Calibration error", f"{link_ece:.4f}"),
+            ("Calibration error", f"{found.link_ece:.4f}"),
         ],
         aligns=("l", "r"),
     )

@@ -210,8 +210,8 @@ class PelLinker(TrainablePipe):
     # --- tuning ---
 
     def tune_names(self, docs: Iterable[Doc] | None = None, **options: Any) -> "TunedNames":
-        """Fit what names count beside the similarity to the gold mentions of `docs`, or to the names of the KB, and keep
-        it in `tuned`. A NIL threshold that was tuned for other scores is dropped. See `spacy_pel.pipeline.tuning`.
+        """Fit what names count beside the similarity to the gold mentions of `docs`, or to names of the KB, and keep it
+        in `tuned`. A NIL threshold that was tuned for other scores is dropped. See `spacy_pel.pipeline.tuning`.
 
         Raises:
             PelError: Where no mention has its entity among its candidates.

@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 from spacy.tokens import Doc
-from thinc.api import Model
 
 from ..corpora.drawn_names import DrawnName, draw_names
 from ..kb.entity import Entity
 from ..kb.kinds import ENTITY, NAMES
-from ..kb.knowledge_base import KnowledgeBase
 from ..kb.names.normal_form import distinct_names, normalized
 from ..mentions.gold import GoldMention
 from ..models.bi_encoder import UNREADABLE, encode_entities, encode_names, encode_spans

@@ -46,5 +46,5 @@ def warn_if_not_in_force(name: str, key: str, setting: Any) -> None:
     warnings.warn(
         f'What was tuned is not in force: [components.{name}] {key} = {value} wins; set it to "tuned", in config.cfg '
         f'or as linker.{key} = "tuned".',
-        stacklevel=4,
+        stacklevel=5,
     )

@@ -1,37 +1,36 @@
-"""A linker tuned on annotated Docs: what names count, the NIL threshold, probabilities."""
+"""A linker tuned on annotated Docs, or on the names of its KB: what names count, the NIL threshold, probabilities."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from spacy.tokens import Doc
-from thinc.api import Model
 
 from ..evaluation.metrics import link_metrics
 from ..evaluation.ranking import CanRank, rank_gold
-from ..mentions.gold import gold_of
-from ..search.weights import NO_NAMES, NameWeights
+from ..mentions.gold import docs_given, gold_of
+from ..mentions.ranked import RankedMention
+from ..search.weights import DEFAULT, NO_NAMES, NameWeights
 from ..tuning.calibration import Calibration, calibration_metrics, fit_ranked
+from ..tuning.enough import few_for_threshold, few_for_weights
 from ..tuning.name_weights import GoldForms, fit_weights
-from ..tuning.nil import NilThreshold, Target, tune_threshold
+from ..tuning.nil import NilThreshold, Outcomes, Target, tune_threshold
+from ..tuning.resampling import Interval, f1_elsewhere, recall_interval
 from ..tuning.tuned import Tuned, TuningContext
+from .default_weights import default_weights
 from .finding import CanFind, find_for
+from .names_as_mentions import find_for_names
 from .notices import warn_if_not_in_force
-from .settings import LinkSettings
 
 
 class CanBeTuned(CanRank, CanFind, Protocol):
     """What is tuned: it ranks, and keeps what was tuned."""
 
     name: str
-    model: Model
-    settings: LinkSettings
     tuned: Tuned
-
-    @property
-    def fingerprints(self) -> dict[str, str]: ...
 
     @property
     def name_weights(self) -> NameWeights | None: ...
@@ -42,15 +41,23 @@ class TunedNames(NamedTuple):
 
     Attributes:
         weights: What names count beside the similarity of vectors.
+        default: What they count by default.
         before: The measures (see `link_metrics`) of vectors alone, on the mentions that were tuned on.
-        after: Those with names.
+        by_default: Those under the default weights.
+        after: Those under `weights`.
+        recall: Recall@1 under `weights`, where the documents are drawn again and again.
         dropped: The NIL threshold that was dropped, since scores are others now; None without one.
+        too_few: A sentence that says what was too little; None for enough.
     """
 
     weights: NameWeights
+    default: NameWeights
     before: dict[str, Any]
+    by_default: dict[str, Any]
     after: dict[str, Any]
+    recall: Interval | None
     dropped: float | None
+    too_few: str | None
 
 
 class TunedNil(NamedTuple):
@@ -60,44 +67,121 @@ class TunedNil(NamedTuple):
         nil: The threshold and what it reaches on the mentions that were tuned on.
         calibration: From scores to probabilities.
         link_ece: The expected calibration error of these.
+        elsewhere: The F1 of the NIL class on other documents; None where there are too few mentions to tell.
+        too_few: A sentence that says what was too little; None for enough.
     """
 
     nil: NilThreshold
     calibration: Calibration
     link_ece: float | None
+    elsewhere: Interval | None
+    too_few: str | None
 
 
-def tune_names(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = False) -> TunedNames:
-    """See `PelLinker.tune_names`."""
+def tune_to_kb(
+    linker: CanBeTuned, *, texts: Iterable[Doc] = (), seed: int = 0, progress: bool = False
+) -> tuple[TunedNames, TunedNil]:
+    """Tune a linker without annotated mentions: the weights of names and the NIL threshold, fitted to names of its own
+    KB (see `find_for_names`), which is searched once.
+
+    Args:
+        linker: With its KB, indexed.
+        texts: Unannotated Docs to place the names into; without any they stand alone.
+        seed: Of the draw of names.
+        progress: Whether to show a bar.
+
+    Raises:
+        PelError: Without a KB and its index; for a KB with too few names.
+    """
+    found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
+    groups = range(len(found))
+    return _tune_names(linker, found, groups), _tune_nil(linker, _ranked(linker, found), groups, None)
+
+
+def tune_names(
+    linker: CanBeTuned,
+    docs: Iterable[Doc] | None = None,
+    *,
+    texts: Iterable[Doc] = (),
+    seed: int = 0,
+    progress: bool = False,
+) -> TunedNames:
+    """See `PelLinker.tune_names`.
+
+    Args:
+        linker: With its KB, indexed.
+        docs: Docs with gold mentions; None: names of the KB, as for `tune_to_kb`.
+        texts: As for `tune_to_kb`.
+        seed: As for `tune_to_kb`.
+        progress: Whether to show a bar.
+    """
+    if docs is None:
+        found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
+        return _tune_names(linker, found, range(len(found)))
     found = find_for_gold(linker, docs, progress=progress)
-    weights = fit_weights(found)
-    before, after = (link_metrics([one.ranked(own) for one in found], linker.kb) for own in (NO_NAMES, weights))
-    dropped = linker.tuned.nil_threshold if linker.settings.lexical == "tuned" else None  # else scores stay the same
-    kept = linker.tuned.without_nil() if linker.settings.lexical == "tuned" else linker.tuned
-    linker.tuned = replace(kept, name_weights=weights)
-    warn_if_not_in_force(linker.name, "lexical", linker.settings.lexical)
-    return TunedNames(weights, before, after, dropped)
+    return _tune_names(linker, found, [id(one.mention.span.doc) for one in found])
 
 
 def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = False) -> list[GoldForms]:
-    """All that a search by vectors and by names finds for the annotated mentions of `docs`, as the linker reads them,
-    among the entities of the types that it allows.
-
-    Raises:
-        PelError: Without a KB and its index, and for a KB of format 2, whose names have no index.
-    """
+    """What `find_for` finds for the annotated mentions of `docs`."""
     mentions = [mention for mention in gold_of(docs, linker.kb) if mention.ids]
     return find_for(linker, mentions, resolve_abbreviations=linker.settings.resolve_abbreviations, progress=progress)
 
 
 def tune_nil(
-    linker: CanBeTuned, docs: Iterable[Doc], *, target: Target | str | None = None, progress: bool = False
+    linker: CanBeTuned,
+    docs: Iterable[Doc] | None = None,
+    *,
+    target: Target | str | None = None,
+    texts: Iterable[Doc] = (),
+    seed: int = 0,
+    progress: bool = False,
 ) -> TunedNil:
-    """See `PelLinker.tune_nil`."""
+    """See `PelLinker.tune_nil`. target: a `Target`, or a text for it. The others are as for `tune_names`."""
     wanted = Target.of(target)
+    if docs is None:
+        found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
+        return _tune_nil(linker, _ranked(linker, found), range(len(found)), wanted)
+    docs = list(docs_given(docs))
     ranked = rank_gold(linker, docs, k=1, progress=progress)
-    nil, calibration = tune_threshold(ranked, linker.kb, wanted), fit_ranked(ranked)
+    groups = [id(mention.span.doc) for mention in gold_of(docs, linker.kb) if mention.ids]
+    return _tune_nil(linker, ranked, groups, wanted)
+
+
+def _ranked(linker: CanBeTuned, found: Sequence[GoldForms]) -> list[RankedMention]:
+    """As the linker ranks them now."""
+    weights = linker.name_weights or NO_NAMES
+    return [one.ranked(weights) for one in found]
+
+
+def _tune_names(linker: CanBeTuned, found: Sequence[GoldForms], groups: Sequence[int]) -> TunedNames:
+    """Fit and keep weights of names; `groups` (n,) says which document each mention is of."""
+    default = default_weights(linker) or DEFAULT
+    weights = fit_weights(found, prior=default)
+    before, by_default, after = ([one.ranked(own) for one in found] for own in (NO_NAMES, default, weights))
+    measures = [link_metrics(ranked, linker.kb) for ranked in (before, by_default, after)]
+    outcomes = Outcomes.of(after, linker.kb)
+    hits, in_kb = outcomes.rank == 1, ~outcomes.nil
+    recall = recall_interval(hits[in_kb], np.array(groups)[in_kb].tolist())
+    in_force = linker.settings.lexical == "tuned"  # else scores stay the same
+    dropped = linker.tuned.nil_threshold if in_force else None
+    linker.tuned = replace(
+        linker.tuned.without_nil() if in_force else linker.tuned,
+        name_weights=weights,
+        names_context=TuningContext.of(linker.kb, weights, linker.settings.vectors),
+    )
+    warn_if_not_in_force(linker.name, "lexical", linker.settings.lexical)
+    return TunedNames(weights, default, *measures, recall, dropped, few_for_weights(int(in_kb.sum())))
+
+
+def _tune_nil(
+    linker: CanBeTuned, ranked: Sequence[RankedMention], groups: Sequence[int], target: Target | None
+) -> TunedNil:
+    """Fit and keep a threshold and a calibration; `groups` (n,) says which document each annotated mention is of."""
+    nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
+    elsewhere = f1_elsewhere(Outcomes.of(ranked, linker.kb), groups, target)
     context = TuningContext.of(linker.kb, linker.name_weights, linker.settings.vectors)
     linker.tuned = replace(linker.tuned, nil_threshold=nil.threshold, calibration=calibration, context=context)
     warn_if_not_in_force(linker.name, "nil_threshold", linker.settings.nil_threshold)
-    return TunedNil(nil, calibration, calibration_metrics(ranked, calibration)["link_ece"])
+    link_ece = calibration_metrics(ranked, calibration)["link_ece"]
+    return TunedNil(nil, calibration, link_ece, elsewhere, few_for_threshold(nil.n_nil, nil.n_mentions - nil.n_nil))

@@ -89,7 +89,8 @@ def tune_threshold(
         PelError: Unless there are both NIL mentions and mentions in the KB; for a target out of reach, naming the
             nearest that can be had.
     """
-    cuts = _cuts(ranked, kb_ids)
+    outcomes = Outcomes.of(ranked, kb_ids)
+    cuts = _cuts(outcomes)
     n_mentions, n_nil = len(cuts.scores), cuts.n_nil
     if not 0 < n_nil < n_mentions:
         raise PelError(
@@ -112,7 +113,7 @@ def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int
     as in `NilThreshold`, `all_recall_at_1` and `all_recall_at_64` as in `link_metrics`. Where more than `most` can be
     told apart, that many, evenly spread over their order. Empty unless there are both NIL mentions and mentions in the
     KB."""
-    cuts = _cuts(ranked, kb_ids)
+    cuts = _cuts(Outcomes.of(ranked, kb_ids))
     if not 0 < cuts.n_nil < len(cuts.scores):
         return []
     shown = np.unique(np.linspace(0, len(cuts.n_under) - 1, most).round().astype(int))
@@ -128,6 +129,43 @@ def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int
     ]
 
 
+class Outcomes(NamedTuple):
+    """What became of n annotated mentions.
+
+    Attributes:
+        scores: (n,) the top scores.
+        nil: (n,) bool, whether the KB holds none of their ids.
+        rank: (n,) of the first candidate that is correct; inf where none is, and of NIL mentions.
+    """
+
+    scores: np.ndarray
+    nil: np.ndarray
+    rank: np.ndarray
+
+    @classmethod
+    def of(cls, ranked: Sequence[RankedMention], kb_ids: Container[str]) -> Outcomes:
+        """Those of `ranked`, in their order, without the unannotated ones."""
+        annotated = [mention for mention in ranked if mention.gold]
+        nil = is_nil(annotated, kb_ids)
+        scores = np.array([mention.top_score for mention in annotated], dtype=np.float64)
+        rank = np.array([mention.rank for mention in annotated], dtype=np.float64)
+        return cls(scores, nil, np.where(nil, np.inf, rank))
+
+    def take(self, places: np.ndarray) -> Outcomes:
+        """Those at `places` (m,)."""
+        return Outcomes(self.scores[places], self.nil[places], self.rank[places])
+
+
+def threshold_of(outcomes: Outcomes, target: Target | None) -> float:
+    """The threshold of `tune_threshold` alone.
+
+    Raises:
+        PelError: For a target out of reach.
+    """
+    cuts = _cuts(outcomes)
+    return _between(cuts.scores, int(cuts.n_under[_best_cut(cuts.measures, target)]))
+
+
 class _Cuts(NamedTuple):
     """Every way in which a threshold can part the annotated mentions: `n_under` (c,) mentions have the lowest of the
     sorted top `scores` (n,), with these `measures` (c,) of the NIL class, and `all_recall` (c,) at 1 and 64."""
@@ -141,13 +179,9 @@ class _Cuts(NamedTuple):
     all_recall: dict[int, np.ndarray]
 
 
-def _cuts(ranked: Sequence[RankedMention], kb_ids: Container[str]) -> _Cuts:
-    annotated = [mention for mention in ranked if mention.gold]
-    nil = is_nil(annotated, kb_ids)
-    scores = np.array([mention.top_score for mention in annotated], dtype=np.float64)
-    order = np.argsort(scores, kind="stable")
-    scores, nil = scores[order], nil[order]
-    rank = np.where(nil, np.inf, np.array([mention.rank for mention in annotated], dtype=np.float64)[order])
+def _cuts(outcomes: Outcomes) -> _Cuts:
+    order = np.argsort(outcomes.scores, kind="stable")
+    scores, nil, rank = outcomes.take(order)
     n_nil, n_in_kb = int(nil.sum()), max(int((~nil).sum()), 1)
     n_under = np.append(np.flatnonzero(scores[:-1] < scores[1:]) + 1, len(scores))[: len(scores)]
     hits = np.cumsum(nil)[n_under - 1]

@@ -92,8 +92,8 @@ class Tuned:
         else:
             fitted, now = f'vectors = "{then.vectors}"', f'vectors = "{here.vectors}"'
         return (
-            f"Dropped the weights of names of {name}: they were fitted for {fitted}, and it now has {now}. The defaults "
-            "count; run `spacy pel tune-lexical` to fit them anew."
+            f"Dropped the weights of names of {name}: they were fitted for {fitted}, and it now has {now}. The "
+            "defaults count; run `spacy pel tune-lexical` to fit them anew."
         )
 
     def complaints(self, here: TuningContext, name: str) -> Iterator[str]:

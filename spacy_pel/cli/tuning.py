@@ -1,0 +1,42 @@
+"""What `tune-lexical` and `tune-nil` are given: annotated mentions, or texts to place names of the KB into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from spacy.language import Language
+
+from ..errors import PelError
+
+DEV = Annotated[
+    Path | None,
+    typer.Argument(help="A corpus with gold mentions [default: names of the KB stand for them]", metavar="[DEV.spacy]"),
+]
+TEXTS = Annotated[
+    Path | None,
+    typer.Option("--texts", help="Without DEV.spacy: Docs to place the names into; their annotations are not read"),
+]
+SEED = Annotated[int, typer.Option("--seed", help="Without DEV.spacy: of the draw of names")]
+
+
+@contextmanager
+def to_tune_on(nlp: Language, dev: Path | None, texts: Path | None) -> Iterator[dict[str, Any]]:
+    """The arguments `docs` and `texts` of the tuning; an error in the block names the corpus.
+
+    Raises:
+        PelError: If both are given.
+    """
+    from ..corpora.docbin import read_docs
+
+    if dev is not None and texts is not None:
+        raise PelError(f"--texts {texts} is for tuning without annotated mentions: leave it out, or leave out {dev}")
+    docs = None if dev is None else list(read_docs(dev, nlp.vocab))
+    plain = () if texts is None else list(read_docs(texts, nlp.vocab))
+    try:
+        yield {"docs": docs, "texts": plain}
+    except PelError as error:
+        raise PelError(f"{dev}: {error}" if dev is not None else f"names of the KB: {error}") from error

@@ -1,0 +1,89 @@
+"""What is fitted to some documents, on others: intervals by drawing documents again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import PelError
+from .nil import Outcomes, Target, threshold_of
+
+DRAWS = 200
+FEWEST_GROUPS = 10  # documents; of fewer, mentions are drawn
+FEWEST_DRAWS = 20  # with something to measure
+ENDS = 5, 95  # percentiles: nine in ten lie between them
+
+
+class Interval(NamedTuple):
+    """A measure on documents that are drawn.
+
+    Attributes:
+        mean: The mean.
+        low: The 5th percentile.
+        high: The 95th percentile.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def ends(self) -> str:
+        """The two ends."""
+        return f"{self.low:.4f} to {self.high:.4f}"
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ({self.ends})"
+
+
+def recall_interval(hits: np.ndarray, groups: Sequence[int], seed: int = 0) -> Interval | None:
+    """The share (n,) of `hits` over mentions of documents that are drawn with replacement; `groups` (n,) says which
+    document each is of. None without a mention."""
+    return _interval([float(hits[inside].mean()) for inside, _ in _draws(groups, seed)])
+
+
+def f1_elsewhere(
+    outcomes: Outcomes, groups: Sequence[int], target: Target | None = None, seed: int = 0
+) -> Interval | None:
+    """The F1 of the NIL class where the threshold is tuned on documents that are drawn with replacement, and measured
+    on those that were not drawn: what to expect of documents that nobody has tuned on. None where there are too few
+    mentions for that.
+
+    Args:
+        outcomes: Of n mentions.
+        groups: (n,), which document each is of.
+        target: See `tune_threshold`; a draw for which it is out of reach does not count.
+        seed: Of the draws.
+    """
+    values: list[float] = []
+    for inside, outside in _draws(groups, seed):
+        own, others = outcomes.take(inside), outcomes.take(outside)
+        if own.nil.all() or not own.nil.any() or not others.nil.any():
+            continue
+        try:
+            under = others.scores < threshold_of(own, target)
+        except PelError:
+            continue
+        values.append(2 * (under & others.nil).sum() / (under.sum() + others.nil.sum()))
+    return _interval(values)
+
+
+def _draws(groups: Sequence[int], seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each draw the mentions (m,) of the documents that were drawn, as often as they were, and those of others."""
+    _, own = np.unique(np.array(groups, dtype=np.int64), return_inverse=True)
+    n = int(own.max(initial=-1)) + 1
+    if n < FEWEST_GROUPS:
+        own, n = np.arange(len(own)), len(own)
+    rng = np.random.default_rng(seed)
+    for _ in range(DRAWS if n else 0):
+        times = np.bincount(rng.integers(n, size=n), minlength=n)[own]
+        yield np.repeat(np.arange(len(own)), times), np.flatnonzero(times == 0)
+
+
+def _interval(values: list[float]) -> Interval | None:
+    if len(values) < FEWEST_DRAWS:
+        return None
+    low, high = np.percentile(values, ENDS)
+    return Interval(float(np.mean(values)), float(low), float(high))
