@@ -11,6 +11,7 @@ from . import (  # noqa: F401  (importing registers them)
     index,
     kb,
     link,
+    new_linker,
     new_project,
     okb,
     table,

@@ -46,7 +46,7 @@ def index(
     from ..files.folders import new_folder
     from ..kb.knowledge_base import KnowledgeBase
 
-    _check_out(out, force)
+    check_out(out, force)
     source = KnowledgeBase(kb)
     nlp, name, linker = load_linker(pipeline, needs_kb=False, gpu_id=gpu_id, code=code)
     start = perf_counter()
@@ -66,7 +66,7 @@ def index(
     msg.good(f"{out}: {len(source):,} entities in {seconds:.0f} s ({len(source) / seconds:,.0f} a second)")
 
 
-def _check_out(out: Path, force: bool) -> None:
+def check_out(out: Path, force: bool) -> None:
     if not out.exists():
         return
     if not (out / "config.cfg").is_file():

@@ -52,14 +52,11 @@ def load_linker(
     Raises:
         PelError: If nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
     """
-    from spacy.cli._util import import_code, setup_gpu
+    from spacy.cli._util import import_code
 
     from ..evaluation.evaluate import find_linker
 
-    try:
-        setup_gpu(gpu_id, silent=True)
-    except ValueError as error:  # thinc's, without cupy
-        raise PelError(f"--gpu-id {gpu_id}: {error}; see the extra `gpu` of spacy-pel, or leave it out") from error
+    use_gpu(gpu_id)
     import_code(code)
     nlp = _load(pipeline, needs_kb)
     try:
@@ -69,6 +66,20 @@ def load_linker(
     if needs_kb and linker.kb is None:
         raise PelError(f"{name} of {pipeline} has no KB: give it one with `spacy pel index {pipeline} KB OUT`")
     return nlp, name, linker
+
+
+def use_gpu(gpu_id: int) -> None:
+    """Work on that GPU; -1: on the CPU.
+
+    Raises:
+        PelError: There is no cupy.
+    """
+    from spacy.cli._util import setup_gpu
+
+    try:
+        setup_gpu(gpu_id, silent=True)
+    except ValueError as error:  # thinc's, without cupy
+        raise PelError(f"--gpu-id {gpu_id}: {error}; see the extra `gpu` of spacy-pel, or leave it out") from error
 
 
 @contextmanager

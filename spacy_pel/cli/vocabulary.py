@@ -55,13 +55,13 @@ class ReadAs:
         values = {key: split_values(value) if isinstance(value, list) else value for key, value in options.items()}
         return read(format, source, **values)
 
-    def kb_at(self, path: Path, source: Path, **notes: str) -> "KnowledgeBase":
-        """The KB of `source`, written to the folder `path` and without vectors: of its records, or a copy if it is a
+    def kb_at(self, path: Path, vocabulary: Path, **notes: str) -> "KnowledgeBase":
+        """The KB of `vocabulary`, written to the folder `path` without vectors: of its records, or a copy if it is a
         KB, or a pipeline with one. What was left out is printed.
 
         Args:
             path: The folder.
-            source: What to read.
+            vocabulary: What to read.
             notes: Kept with the KB: `source`, `release` and `licence`.
 
         Raises:
@@ -69,10 +69,10 @@ class ReadAs:
         """
         from ..kb.knowledge_base import KnowledgeBase
 
-        if (built := built_kb(source)) is not None:
-            self._check_built(source)
+        if (built := built_kb(vocabulary)) is not None:
+            self._check_built(vocabulary)
             return built.copy_to(path, indexes=())
-        records = self.records(source)
+        records = self.records(vocabulary)
         kb = KnowledgeBase.create(path, with_progress(records), retired=records.retired, **notes)
         print_skipped(records.skipped)
         return kb

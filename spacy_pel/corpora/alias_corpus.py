@@ -16,8 +16,8 @@ from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.gold import GOLD_GROUP
-from .docbin import read_docs
 from .passages import SLOT, Passage, Passages
+from .plain_texts import read_plain
 
 AT_ONCE = 1024
 SECTION = "[corpora] spacy_pel.AliasCorpus.v1"
@@ -39,7 +39,7 @@ class AliasCorpus:
 
     Attributes:
         kb: A KB folder. It is read when the corpus is called.
-        texts: `.spacy` files or folders of them. Their annotations are not read.
+        texts: `.spacy` files or folders of them, `.txt` or `.jsonl` (a text a line). Their annotations are not read.
         templates: Sentences with `{name}` where a name goes ("She was treated for {name}.").
         in_text: The share of the names that are put in a passage or template, from 0 to 1.
         window: Tokens of the passage on either side.
@@ -79,7 +79,7 @@ class AliasCorpus:
         """
         kb = KnowledgeBase(Path(self.kb))
         if self.in_text and self._passages is None:
-            texts = (doc for path in self.texts for doc in read_docs(Path(path), nlp.vocab))
+            texts = (doc for path in self.texts for doc in read_plain(Path(path), nlp))
             self._passages = Passages(nlp, kb, texts, self.templates)
         rng = np.random.default_rng([self.seed, self.calls])
         self.calls += 1

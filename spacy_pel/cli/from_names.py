@@ -1,0 +1,119 @@
+"""A pipeline of a KB and a pretrained encoder, through spaCy's own initialisation and training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import PelError
+from .printing import msg
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+    from ..kb.knowledge_base import KnowledgeBase
+
+CONFIG = Path(__file__).parent / "templates" / "names.cfg"
+LINKER = "components.pel_linker"
+DESCRIBED = 0.5  # of the entities: with so many definitions their texts tell entities of one name apart
+BATCH, FEWEST_STEPS, MOST_STEPS = 256, 20, 300  # of names: one pass over them, within these bounds
+
+
+class Chosen(NamedTuple):
+    """What is read of a KB.
+
+    Attributes:
+        template: The entity template.
+        vectors: The kind of vectors.
+        why: What in the KB decided, in a sentence for the user.
+    """
+
+    template: str
+    vectors: str
+    why: str
+
+
+def choose(kb: KnowledgeBase, template: str | None, vectors: str | None) -> Chosen:
+    """What to read of `kb`, by what it has, where `template` or `vectors` do not say."""
+    counts = kb.meta["counts"]
+    n_types, n_definitions = counts["types"], counts["definitions"]
+    template = template or ("biomedical" if n_types else "general")
+    vectors = vectors or ("both" if n_definitions >= DESCRIBED * len(kb) else "names")
+    read = {"names": "each name", "entity": "each entity's text", "both": "each name and each entity's text"}
+    fields = "name, types and description" if template == "biomedical" else "name and description"
+    text = "" if vectors == "names" else f" ({fields})"
+    return Chosen(
+        template,
+        vectors,
+        f"{len(kb):,} entities of {n_types:,} types, {n_definitions:,} with a definition: "
+        f"the encoder reads {read[vectors]}{text}",
+    )
+
+
+def started(kb: KnowledgeBase, encoder: str, chosen: Chosen, *, lang: str, texts: Sequence[Path]) -> Language:
+    """A pipeline with a linker to `kb`, untrained, and the config that it can learn by.
+
+    Args:
+        kb: Without vectors.
+        encoder: A folder or Hugging Face name.
+        chosen: What is read of the KB.
+        lang: Of the pipeline.
+        texts: Unannotated texts to read names in, should it learn.
+
+    Raises:
+        PelError: There is no tokenizer for `lang`, or the encoder cannot be loaded.
+    """
+    from spacy.training.initialize import init_nlp
+    from spacy.util import get_lang_class, load_config
+
+    try:
+        get_lang_class(lang)
+    except ImportError as error:
+        raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
+    overrides: dict[str, Any] = {
+        "paths.kb": str(kb.path),
+        "paths.encoder": encoder,
+        "nlp.lang": lang,
+        f"{LINKER}.vectors": chosen.vectors,
+        f"{LINKER}.model.entity_template": chosen.template,
+        "training.max_steps": steps_for(kb),
+    }
+    if texts:
+        overrides |= {"corpora.train.texts": [str(path.absolute()) for path in texts], "corpora.train.in_text": 0.5}
+    return init_nlp(load_config(CONFIG, overrides=overrides, interpolate=False))
+
+
+def steps_for(kb: KnowledgeBase) -> int:
+    """Optimizer steps for about one pass over the names of `kb`, within bounds."""
+    counts = kb.meta["counts"]
+    return min(max(ceil((counts["entities"] + counts["aliases"]) / BATCH), FEWEST_STEPS), MOST_STEPS)
+
+
+def learn_names(nlp: Language, gpu_id: int) -> None:
+    """Train on the names of the KB, by the config of `nlp`. How much is said before it begins."""
+    from spacy.training.loop import train
+
+    steps = nlp.config.interpolate()["training"]["max_steps"]
+    msg.info(f"Learning: {steps:,} steps of {BATCH} names; the bar tells the minutes left")
+    train(nlp, None, use_gpu=gpu_id)
+
+
+def tune(nlp: Language, texts: Sequence[Path]) -> None:
+    """Fit what names count and the NIL threshold to names of the KB. A KB too small for it keeps the defaults."""
+    from ..pipeline.tuning import tune_to_kb
+
+    linker: Any = nlp.get_pipe("pel_linker")
+    try:
+        tune_to_kb(linker, texts=_docs(nlp, texts), progress=True)
+    except PelError as error:
+        msg.warn(f"Names count as they do by default, and nothing is NIL yet: {error}")
+
+
+def _docs(nlp: Language, texts: Sequence[Path]) -> Iterator[Doc]:
+    from ..corpora.plain_texts import read_plain
+
+    for path in texts:
+        yield from read_plain(path, nlp)
