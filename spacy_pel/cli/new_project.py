@@ -1,4 +1,4 @@
-"""`spacy pel new-project`: a spaCy project, ready to run, for a KB and a corpus of one's own."""
+"""`spacy pel new-project`: a spaCy project, ready to run, for a KB of one's own, with a corpus or without."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from itertools import chain
 from math import ceil
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import PelError
 from .app import command
+from .encoder import check_encoder
 from .pipeline import warnings_shown
 from .printing import echo, msg
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 FILES = {"project.yml": "project.yml", "train.cfg": "configs/train.cfg"}
+FILES_WITHOUT_CORPUS = {"names_project.yml": "project.yml"}
 KB_FORMATS = ("jsonl", "csv")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32  # of the template's config
@@ -40,39 +42,48 @@ class _Template(Template):
 @command("new-project")
 def new_project(
     folder: Annotated[Path, typer.Argument(help="Folder to create", metavar="DIR")],
-    kb: Annotated[Path, typer.Option(help="Entity records: .jsonl, .csv or .tsv, plain or .gz")],
-    corpus: Annotated[Path, typer.Option(help="Annotated documents: .spacy, or PubTator under any other name")],
+    kb: Annotated[Path, typer.Option(help="Entity records: .jsonl, .csv or .tsv; without --corpus also .obo or a KB")],
+    corpus: Annotated[
+        Path | None, typer.Option(help="Annotated documents: .spacy, or PubTator under any other name")
+    ] = None,
     dev: Annotated[Path | None, typer.Option(help="Development documents; else every fifth of CORPUS")] = None,
-    encoder: Annotated[str, typer.Option(help="Pretrained encoder: Hugging Face name or folder")] = MINILM,
+    encoder: Annotated[
+        str | None, typer.Option(help="Pretrained encoder: Hugging Face name or folder [default: all-MiniLM-L6-v2]")
+    ] = None,
     strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id of a PubTator corpus, say UMLS:")] = "",
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that is there already")] = False,
 ) -> None:
-    """Create a spaCy project that trains and evaluates a linker on your own KB and corpus.
+    """Create a spaCy project that trains and evaluates a linker on your own KB and corpus; without a corpus, one that
+    makes a linker of the KB alone, as `new-linker` does.
 
     Both are read once, so that what does not fit together is said now, and the training is sized by the corpus. The
     NIL threshold is tuned on the development documents, so measures of NIL on the same ones are a little flattered.
 
     Example: python -m spacy pel new-project my_linker --kb entities.jsonl --corpus annotated.pubtator
+
+    Example: python -m spacy pel new-project my_linker --kb products.csv
     """
     from ..kb.readers import format_of
 
     if folder.exists() and not force:
         raise PelError(f"{folder} is there already: choose another folder, or write into it with --force")
+    if encoder is not None:
+        check_encoder(encoder)
+    if corpus is None:
+        _write_without_corpus(folder, kb, encoder, dev)
+        return
     for path in filter(None, (kb, corpus, dev)):
         if not path.is_file():
             raise PelError(f"{path} does not exist, or is no file")
     kb_format = format_of(kb)
     if kb_format not in KB_FORMATS:
         raise PelError(f"{kb}: the name of a KB file must end in .jsonl, .csv or .tsv, or in one of them and .gz")
-    if encoder.startswith((".", "/", "~")) and not Path(encoder).is_dir():
-        raise PelError(f"--encoder {encoder}: there is no such folder; name one, or a model on the Hugging Face hub")
     with warnings_shown():
         ids = {entity.id for entity in _read_kb(kb, kb_format)}
     train_mentions, dev_mentions = _mentions(corpus, dev, strip_prefix)
     linked = _check_gold(train_mentions, ids, kb, corpus)
     known = [not ids.isdisjoint(mention.ids) for mention in dev_mentions if mention.ids]
     tunings = ["tune-lexical"] * any(known) + ["tune-nil"] * (any(known) and not all(known))
-    is_encoder_folder = Path(encoder).is_dir()
 
     steps_per_epoch = ceil(linked / BATCH)
     epochs = min(max(FEWEST_EPOCHS, round(STEPS / steps_per_epoch)), MOST_EPOCHS)
@@ -84,18 +95,47 @@ def new_project(
         "corpus_format": _format(corpus),
         "convert_script": "\n".join(f"      - {json.dumps(line)}" for line in _convert(dev, strip_prefix)),
         "tune_steps": "".join(f"    - {step}\n" for step in tunings),
-        "encoder_json": json.dumps(str(Path(encoder).absolute()) if is_encoder_folder else encoder),
+        "encoder_json": json.dumps(_absolute(encoder or MINILM)),
         "mentions": f"{linked:,}",
         "steps_per_epoch": steps_per_epoch,
         "epochs": epochs,
         "total_steps": steps_per_epoch * epochs,
     }
-    for name, place in FILES.items():
+    _write(folder, FILES, values)
+    msg.good(f"Wrote {folder}: {epochs} epochs, {steps_per_epoch * epochs:,} steps of {BATCH} mentions")
+    echo(f"Next: python -m spacy project run all {folder}")  # in one line, to be copied
+
+
+def _write_without_corpus(folder: Path, kb: Path, encoder: str | None, dev: Path | None) -> None:
+    """Write the project that makes a linker of the KB alone.
+
+    Raises:
+        PelError: The KB is not there, or there are development documents.
+    """
+    if dev is not None:
+        raise PelError(f"--dev {dev}: there is no training to measure; give --corpus too, or `spacy pel evaluate` it")
+    if not kb.exists():
+        raise PelError(f"{kb} does not exist; name entity records or a KB folder")
+    values = {
+        "title_json": json.dumps(f"Entity linking: {kb.name}"),
+        "kb_json": json.dumps(str(kb.resolve())),
+        "encoder_option": "" if encoder is None else f' --encoder "{_absolute(encoder)}"',
+    }
+    _write(folder, FILES_WITHOUT_CORPUS, values)
+    msg.good(f"Wrote {folder}: a linker of the names in {kb.name}")
+    echo(f"Next: python -m spacy project run all {folder}")
+
+
+def _write(folder: Path, files: dict[str, str], values: dict[str, Any]) -> None:
+    for name, place in files.items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_Template((TEMPLATES / name).read_text("utf-8")).substitute(values), "utf-8")
-    msg.good(f"Wrote {folder}: {epochs} epochs, {steps_per_epoch * epochs:,} steps of {BATCH} mentions")
-    echo(f"Next: python -m spacy project run all {folder}")  # in one line, to be copied
+
+
+def _absolute(encoder: str) -> str:
+    """The encoder as it is named from another folder."""
+    return str(Path(encoder).absolute()) if Path(encoder).is_dir() else encoder
 
 
 def _read_kb(path: Path, format: str) -> Iterator:

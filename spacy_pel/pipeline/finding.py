@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from ..evaluation.ranking import CHUNK
 from ..mentions.gold import GoldMention
-from ..search.find import Reading, find_forms
+from ..search.find import Reading, find
 from ..search.weights import NO_NAMES
 from ..tuning.name_weights import GoldForms
 from .indexing import search_of
@@ -46,7 +46,7 @@ def find_for(
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(mentions), CHUNK):
             chunk = mentions[start : start + CHUNK]
-            forms = find_forms(linker.model, linker.kb, search, [mention.span for mention in chunk], reading)
-            found += map(GoldForms, chunk, forms)
+            own = find(linker.model, linker.kb, search, [mention.span for mention in chunk], reading)
+            found += [GoldForms(mention, [one]) for mention, one in zip(chunk, own, strict=True)]
             bar.update(len(chunk))
     return found

@@ -25,9 +25,9 @@ class LinkSettings:
         top_k: How many candidates of a mention are searched.
         max_candidates: How many of them are kept on the span; at most `top_k`.
         spans_key: The group of `doc.spans` to link; None for the entities, `doc.ents`.
-        resolve_abbreviations: Whether the long form of a mention is read too, where the text defines it as an
-            abbreviation, "long form (LF)"; what scores higher is kept. Abbreviations that scispaCy's
-            `abbreviation_detector` has found in a Doc are used instead.
+        resolve_abbreviations: Whether the long form of a mention is read in its place, where the text defines it as an
+            abbreviation, "long form (LF)". Abbreviations that scispaCy's `abbreviation_detector` has found in a Doc are
+            used instead.
         vectors: Which vectors of the KB are searched, and written by `index`: "entity", one of the text of each entity;
             "names", one of each name, of which the most similar counts; "both".
         lexical: What the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":

@@ -25,7 +25,7 @@ class Reading(NamedTuple):
         depth: How deep the KB is searched.
         keep: How many candidates of each span are kept; None for all that were found.
         types_for: From the label of a span to the types that its entity may have; None for any.
-        resolve_abbreviations: Whether the long form of an abbreviation is read too.
+        resolve_abbreviations: Whether an abbreviation is read by its long form.
     """
 
     depth: int
@@ -35,38 +35,24 @@ class Reading(NamedTuple):
 
 
 def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading) -> list[Found]:
-    """The candidates of every span, read as itself or as its long form, whichever scores higher."""
-    forms = find_forms(model, kb, search, spans, reading)
-    return [max(own, key=lambda found: found.top_score) for own in forms]
-
-
-def find_forms(
-    model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading
-) -> list[list[Found]]:
-    """For every span its candidates, and where it is an abbreviation those of its long form too. A span without any
-    word piece has none."""
-    read = list(spans)
-    labels = [span.label_ for span in spans]
-    owners = list(range(len(spans)))
+    """The candidates of every span; of one without any word piece none. A span that the text defines as an abbreviation
+    is read by its long form: that says what it means there, whatever else the KB has under the short one."""
+    read, labels = list(spans), [span.label_ for span in spans]
     if reading.resolve_abbreviations:
         for i, long in _long_forms_of(spans):
-            read.append(long)
-            labels.append(labels[i])
-            owners.append(i)
-    found = _find(model, kb, search, read, [reading.types_for(label) for label in labels], reading)
-    forms: list[list[Found]] = [[] for _ in spans]
-    for owner, own in zip(owners, found, strict=True):
-        forms[owner].append(own)
-    return forms
+            read[i] = long
+    return _find(model, kb, search, read, [reading.types_for(label) for label in labels], reading)
 
 
 def _long_forms_of(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
-    """The long forms of those `spans` that are abbreviations, with their places."""
+    """The long forms of those `spans` that are abbreviations, with their places. One that is no longer than its span is
+    there by mistake."""
     known: dict[int, LongForms] = {}
     for i, span in enumerate(spans):
         if id(span.doc) not in known:
             known[id(span.doc)] = long_forms(span.doc)
-        if (long := known[id(span.doc)].get((span.start, span.end))) is not None:
+        long = known[id(span.doc)].get((span.start, span.end))
+        if long is not None and len(long.text) > len(span.text):
             yield i, long
 
 

@@ -142,7 +142,7 @@ def abbreviated(nlp, *, serializable=False):
 
 
 @pytest.mark.parametrize("serializable", [False, True])
-def test_the_better_of_short_and_long_form(pipeline, linker, abbreviations, serializable):
+def test_an_abbreviation_is_read_by_its_long_form(pipeline, linker, abbreviations, serializable):
     doc = linker(abbreviated(pipeline, serializable=serializable))
     assert [ent.kb_id_ for ent in doc.ents] == [ASPIRIN, HEART_ATTACK]
     long = Span(doc, 5, 7, label="X")
@@ -164,7 +164,7 @@ def test_what_the_text_defines_needs_no_detector(pipeline, linker):
     assert linker.explain(doc.ents[0]).long_form == "heart attack"
 
 
-def test_the_short_form_wins_where_it_scores_higher(pipeline, linker, abbreviations):
+def test_a_long_form_that_is_shorter_is_none(pipeline, linker, abbreviations):
     doc = abbreviated(pipeline)
     doc[5:7]._.long_form = doc[8:9]  # the wrong way round
     doc._.abbreviations = [doc[5:7]]
