@@ -84,6 +84,7 @@ def checkout(tmp_path_factory):
     nlp.to_disk(folder / "training" / "model-last")
     pel("index", folder / "training" / "model-last", folder / "kb", folder / "linker")
     srsly.write_json(folder / "linker" / "pel_linker" / "cfg", linker.tuned.to_dict())
+    shutil.copytree(ROOT / "projects" / "catalogue" / "data", root / "projects" / "catalogue" / "data")
     shutil.copy(folder / "data" / "kb.jsonl", root / "entities.jsonl")
     shutil.copy(folder / "data" / "train.pubtator", root / "annotated.pubtator")
     return root

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -82,14 +82,15 @@ def new_linker(
     use_gpu(gpu_id)
     name = encoder_named(encoder)
     with new_folder(out.absolute()) as folder, warnings_shown():
-        notes = {"source": source_note, "release": release, "licence": licence}
-        kb = read_as.kb_at(folder / LINKER / "kb", vocabulary, **notes)
+        place = folder / LINKER / "kb"
+        kb = read_as.kb_at(place, vocabulary, source=source_note, release=release, licence=licence)
         chosen = choose(kb, template and template.value, vectors and vectors.value)
         msg.info(chosen.why)
         nlp = started(kb, name, chosen, lang=lang, texts=texts or [])
         if learn:
             learn_names(nlp, gpu_id)
-        nlp.get_pipe(LINKER).index()
+        linker: Any = nlp.get_pipe(LINKER)
+        linker.index()
         tune(nlp, texts or [])
         if find:
             nlp.add_pipe("pel_finder", before=LINKER)
@@ -100,7 +101,10 @@ def new_linker(
 
 def _write(nlp: Language, kb: KnowledgeBase, folder: Path, out: Path) -> None:
     """Save the pipeline in the new `folder`, with the paths that it will have as `out`."""
-    nlp.config["paths"]["kb"] = str(out.absolute() / kb.path.relative_to(folder))
+    path = str(out.absolute() / kb.path.relative_to(folder))
+    linker: Any = nlp.get_pipe(LINKER)
+    linker.tuned = linker.tuned.at(path)
+    nlp.config["paths"]["kb"] = path
     nlp.to_disk(folder)
 
 

@@ -55,14 +55,18 @@ class ReadAs:
         values = {key: split_values(value) if isinstance(value, list) else value for key, value in options.items()}
         return read(format, source, **values)
 
-    def kb_at(self, path: Path, vocabulary: Path, **notes: str) -> "KnowledgeBase":
+    def kb_at(
+        self, path: Path, vocabulary: Path, *, source: str = "", release: str = "", licence: str = ""
+    ) -> "KnowledgeBase":
         """The KB of `vocabulary`, written to the folder `path` without vectors: of its records, or a copy if it is a
         KB, or a pipeline with one. What was left out is printed.
 
         Args:
             path: The folder.
             vocabulary: What to read.
-            notes: Kept with the KB: `source`, `release` and `licence`.
+            source: A note kept with the KB, as are `release` and `licence`.
+            release: Of the source.
+            licence: Of the source.
 
         Raises:
             PelError: It cannot be read so.
@@ -73,7 +77,14 @@ class ReadAs:
             self._check_built(vocabulary)
             return built.copy_to(path, indexes=())
         records = self.records(vocabulary)
-        kb = KnowledgeBase.create(path, with_progress(records), retired=records.retired, **notes)
+        kb = KnowledgeBase.create(
+            path,
+            with_progress(records),
+            source=source,
+            release=release,
+            licence=licence,
+            retired=records.retired,
+        )
         print_skipped(records.skipped)
         return kb
 

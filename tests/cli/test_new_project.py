@@ -106,3 +106,25 @@ def test_a_folder_that_is_there_is_kept_unless_forced(tmp_path, kb, corpus):
     assert "is there already" in new_project(folder, "--kb", kb, "--corpus", corpus).stderr
     assert new_project(folder, "--kb", kb, "--corpus", corpus, "--force").exit_code == 0
     assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_without_a_corpus_it_makes_a_linker_of_the_kb(tmp_path, kb, corpus):
+    folder, encoder = tmp_path / "project", tmp_path / "encoder"
+    encoder.mkdir()
+    result = new_project(folder, "--kb", kb, "--encoder", encoder)
+    assert result.exit_code == 0, result.output
+    assert f"Next: python -m spacy project run all {folder}" in result.output
+    project = srsly.read_yaml(folder / "project.yml")
+    assert project["vars"]["vocabulary"] == str(kb) and project["workflows"]["all"] == ["new-linker"]
+    (line,) = scripts(folder)["new-linker"]
+    assert line.startswith('python -m spacy pel new-linker "${vars.vocabulary}" linker --find') and str(encoder) in line
+    assert "--learn" in scripts(folder)["learn"][0]
+    assert sorted(path.name for path in folder.iterdir()) == ["project.yml"]
+    for arguments, message in [
+        (("--kb", tmp_path / "no.csv"), "no.csv does not exist"),
+        (("--kb", kb, "--dev", corpus), "give --corpus too"),
+        (("--kb", kb, "--encoder", "./no"), "there is no such folder"),
+    ]:
+        result = new_project(tmp_path / "other", *arguments)
+        assert result.exit_code == 1 and message in " ".join(result.stderr.split())
+        assert not (tmp_path / "other").exists()

