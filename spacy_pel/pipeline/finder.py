@@ -210,7 +210,7 @@ class PelFinder(Pipe):
         key, overwrite = self.settings.spans_key, self.settings.overwrite
         if key is None:
             choose = prioritize_new_ents_filter if overwrite else prioritize_existing_ents_filter
-            doc.ents = choose(doc.ents, spans)  # type: ignore[assignment]
+            doc.ents = choose(doc.ents, spans)
             return
         there = [] if overwrite else list(doc.spans.get(key, ()))
         places = {(span.start, span.end) for span in there}

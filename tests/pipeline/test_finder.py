@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import spacy
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
-from tiny import make_config, make_kb
+from tiny import make_config, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
@@ -21,7 +19,6 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.names.name_rules import NameRules
 from spacy_pel.kb.names.patterns import patterns
 
-HERE = Path(__file__).parents[1]
 TEXT = "Aspirin after a HEART ATTACK; af or AF in Ms. Li's tricuspid  regurgitation."
 FOUND = ["Aspirin", "HEART ATTACK", "tricuspid  regurgitation"]
 WORDS = ["IL", "2", "-", "heart", "Failure", "MS", "ms", "the", "of", "acid", "α", "Straße", "NO", "it", "cell"]
@@ -187,7 +184,7 @@ def test_a_kb_that_the_linker_gets_later(kb, tmp_path):
 def test_without_a_linker():
     nlp = spacy.blank("en")
     nlp.add_pipe("pel_finder")
-    with pytest.raises(PelError, match='KB of "pel_linker", which is not in the pipeline.*KBFromDisk'):
+    with pytest.raises(PelError, match=r'KB of "pel_linker", which is not in the pipeline.*KBFromDisk'):
         nlp("text")
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
@@ -258,7 +255,7 @@ def test_a_text_without_names_has_been_looked_through(kb):
 # --- in a pipeline ---
 
 
-def test_saved_and_loaded_with_its_linker(kb, tmp_path):
+def test_saved_and_loaded_with_a_kb_of_its_own(kb, tmp_path):
     nlp = spacy.blank("en")
     nlp.add_pipe("pel_finder", config={"kb": own(kb.path), "min_length": 2, "label": "X"})
     nlp.to_disk(tmp_path / "pipeline")
@@ -285,29 +282,48 @@ def test_pickled(kb):
     assert [ent.text for ent in again(nlp.make_doc("AF")).ents] == ["AF"] and again.min_length == 2
 
 
+@pytest.fixture(scope="module")
+def raw_text_linker(tmp_path_factory):
+    """A saved pipeline that finds mentions and links them."""
+    folder = tmp_path_factory.mktemp("finder")
+    nlp, linker, _, _ = make_pipeline(write_encoder(folder / "encoder"), make_kb(folder / "kb"))
+    linker.index(progress=False)
+    nlp.add_pipe("pel_finder", before="pel_linker")
+    nlp.to_disk(folder / "pipeline")
+    return folder / "pipeline"
+
+
+def test_raw_text_in_and_links_out(raw_text_linker):
+    nlp = spacy.load(raw_text_linker)
+    assert nlp.pipe_names == ["pel_finder", "pel_linker"]
+    doc = nlp(TEXT)
+    assert [ent.text for ent in doc.ents] == FOUND and all(ent.kb_id_ for ent in doc.ents)
+    linker = nlp.get_pipe("pel_linker")
+    linker.add_entities([Entity("N1", "Moclobemide")])
+    assert [ent.text for ent in nlp("moclobemide").ents] == ["moclobemide"]
+    linker.remove_entities(["N1"])
+    assert not nlp("moclobemide").ents
+    again = spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert [ent.text for ent in again(TEXT).ents] == FOUND
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_two_processes_find_as_one(kb, method, tmp_path):
+def test_two_processes_find_as_one(raw_text_linker, method, tmp_path):
     script = tmp_path / "find.py"
     script.write_text(
         "import multiprocessing, sys, spacy\n"
-        "from test_finder import TEXT, with_linker\n"
         "if __name__ == '__main__':\n"
         "    multiprocessing.set_start_method(sys.argv[2])\n"
-        "    nlp = with_linker(sys.argv[1])\n"
-        "    nlp.disable_pipe('pel_linker')\n"
-        "    one = [ent.text for ent in nlp(TEXT).ents]\n"
-        "    two = [[ent.text for ent in doc.ents] for doc in nlp.pipe([TEXT] * 6, n_process=2, batch_size=2)]\n"
+        "    nlp = spacy.load(sys.argv[1])\n"
+        "    text = sys.argv[3]\n"
+        "    one = [(ent.text, ent.kb_id_) for ent in nlp(text).ents]\n"
+        "    docs = nlp.pipe([text] * 6, n_process=2, batch_size=2)\n"
+        "    two = [[(ent.text, ent.kb_id_) for ent in doc.ents] for doc in docs]\n"
         "    assert two == [one] * 6, two\n"
         "    print(len(one))\n"
     )
-    paths = os.pathsep.join([str(HERE), str(HERE / "pipeline")])
-    result = subprocess.run(
-        [sys.executable, str(script), str(kb.path), method],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    command = [sys.executable, str(script), str(raw_text_linker), method, TEXT]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert result.stdout.strip() == "3", result.stderr
 
 
