@@ -21,7 +21,25 @@ from spacy_pel.kb.names.patterns import patterns
 
 TEXT = "Aspirin after a HEART ATTACK; af or AF in Ms. Li's tricuspid  regurgitation."
 FOUND = ["Aspirin", "HEART ATTACK", "tricuspid  regurgitation"]
-WORDS = ["IL", "2", "-", "heart", "Failure", "MS", "ms", "the", "of", "acid", "α", "Straße", "NO", "it", "cell"]
+WORDS = [
+    "IL",
+    "2",
+    "-",
+    "heart",
+    "Failure",
+    "MS",
+    "ms",
+    "the",
+    "of",
+    "acid",
+    "α",
+    "Straße",
+    "NO",
+    "it",
+    "cell",
+    ",",
+    "(",
+]
 
 
 def own(path) -> dict:
@@ -127,6 +145,14 @@ def test_a_name_with_other_tokens_than_the_text(tmp_path):
     one = Doc(nlp.vocab, words=["IL-2", "rose"])
     three = Doc(nlp.vocab, words=["IL", "-", "2", "rose"], spaces=[False, False, True, False])
     assert [[ent.text for ent in doc.ents] for doc in nlp.pipe([one, three])] == [["IL-2"], ["IL-2"]]
+
+
+def test_no_name_reaches_over_a_comma_or_the_end_of_a_sentence_but_one_that_has_it(tmp_path):
+    kb = make_kb(tmp_path / "kb", [Entity("1", "heart rate"), Entity("2", "myeloid leukemia (AML)", ("Pain, Back",))])
+    nlp = make(kb.path)
+    assert found(nlp, "It is the heart. Rate it. Of the heart, rate (and heart rate).") == ["heart rate"]
+    assert found(nlp, "pain, back; pain back") == ["pain, back", "pain back"]
+    assert found(nlp, "myeloid leukemia (AML)") == []  # the closing bracket is no word
 
 
 def test_the_longest_name_wins_then_the_first(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from .name_rules import NameRules, may_be_abbreviation
+from .name_rules import NameRules, depends_on_writing
 from .normal_form import form_key
 
 Rows = Sequence[int]
@@ -30,7 +30,7 @@ def rows_of_forms(forms: Collection[str], records: NamedRecords) -> dict[str, Ro
 def known_names(texts: Mapping[str, Rows], records: NamedRecords, rules: NameRules) -> set[str]:
     """Those of `texts` that are found by a name.
 
-    Names as they are written are read only where their case may count.
+    Names as they are written are read only for texts where that matters.
 
     Args:
         texts: With the rows of the entities that have a name of the same normalised form.
@@ -38,7 +38,7 @@ def known_names(texts: Mapping[str, Rows], records: NamedRecords, rules: NameRul
         rules: Which names find texts.
     """
     allowed = {text for text in texts if rules.allow(text)}
-    in_doubt = {text for text in allowed if may_be_abbreviation(text)}
+    in_doubt = {text for text in allowed if depends_on_writing(text)}
     written = records.written_names({row for text in in_doubt for row in texts[text]})
     refuted = {
         text

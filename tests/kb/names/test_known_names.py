@@ -39,6 +39,10 @@ def test_case_counts_where_every_name_is_an_abbreviation(records):
     assert known(texts, records) == {"HEART-failure", "HF", "hf", "MI"}
 
 
+def test_marks_of_the_text_must_be_in_the_name(records):
+    assert known(["heart, failure", "heart failure", "(heart) failure"], records) == {"heart failure"}
+
+
 def test_an_entity_that_is_removed_meanwhile_finds_nothing(tmp_path):
     kb = make_kb(tmp_path / "kb", ENTITIES)
     rows = rows_of_forms(["mi"], kb.records)
@@ -51,5 +55,5 @@ def test_more_texts_than_a_query_has_parameters(records):
     assert known(texts, records) == {"heart failure"}
 
 
-def test_written_as_it_was_left_by_whoever_wrote_it(records):
+def test_names_as_they_are_written(records):
     assert records.written_names([0, 2, 99]) == {0: ["Heart Failure", "HF"], 2: ["Myocardial Infarction", "MI"]}
