@@ -16,14 +16,15 @@ from spacy.util import filter_spans, minibatch
 
 from ..checks import check_count, check_flag, check_text, text_list
 from ..errors import PelError
-from ..kb.names.known_names import known_names
+from ..kb.names.known_names import known_names, rows_of_forms
 from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
+from ..mentions.stretches import stretches
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
 
 SECTION = "[components.pel_finder]"
-AT_ONCE = 50_000  # stretches of tokens, of which each distinct one is looked up once
+AT_ONCE = 20_000  # stretches of tokens, of which each distinct one is looked up once
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class FinderSettings:
     label: str = LABEL
     spans_key: str | None = None
     min_length: int = MIN_LENGTH
-    max_tokens: int = 12
+    max_tokens: int = 10
     stop_words: Sequence[str] | None = None
     overwrite: bool = False
     linker: str = "pel_linker"
@@ -162,8 +163,8 @@ class PelFinder(Pipe):
         return (self.settings.label,)
 
     def __call__(self, doc: Doc) -> Doc:
-        """Find the mentions of a Doc."""
-        return next(self.pipe([doc]))
+        """Find the mentions of a Doc, which stays as it is where an error handler passes over an error."""
+        return next(self.pipe([doc]), doc)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
         """Find the mentions of a stream of Docs.
@@ -192,32 +193,24 @@ class PelFinder(Pipe):
         """
         settings, records = self.settings, self.kb.records
         stop_words = self.nlp.Defaults.stop_words if settings.stop_words is None else settings.stop_words
-        rules = NameRules(settings.min_length, frozenset(stop_words))
+        rules = NameRules(settings.min_length, frozenset(map(str.lower, stop_words)))
         found: list[list[Span]] = [[] for _ in docs]
-        all_stretches = ((own, *one) for own, doc in zip(found, docs, strict=True) for one in self._stretches(doc))
-        while stretches := list(islice(all_stretches, AT_ONCE)):
-            names = known_names({text for *_, text in stretches}, records, rules)
-            for own, doc, start, end, text in stretches:
+        remaining = ((place, one) for place, doc in enumerate(docs) for one in stretches(doc, settings.max_tokens))
+        while batch := list(islice(remaining, AT_ONCE)):
+            rows = rows_of_forms({one.form for _, one in batch}, records)
+            hits = [(place, one, docs[place][one.start : one.end].text) for place, one in batch if one.form in rows]
+            names = known_names({text: rows[one.form] for _, one, text in hits}, records, rules)
+            for place, one, text in hits:
                 if text in names:
-                    own.append(Span(doc, start, end, label=settings.label))
+                    found[place].append(Span(docs[place], one.start, one.end, label=settings.label))
         return found
-
-    def _stretches(self, doc: Doc) -> Iterator[tuple[Doc, int, int, str]]:
-        """Up to `max_tokens` tokens of `doc` that begin and end with a letter or digit: where, and their text."""
-        words = [token.i for token in doc if any(map(str.isalnum, token.text))]
-        text, starts, ends = doc.text, [token.idx for token in doc], [token.idx + len(token) for token in doc]
-        for place, first in enumerate(words):
-            for last in words[place : place + self.settings.max_tokens]:
-                if last >= first + self.settings.max_tokens:
-                    break
-                yield doc, first, last + 1, text[starts[first] : ends[last]]
 
     def _annotate(self, doc: Doc, spans: list[Span]) -> None:
         """Put the longest of `spans` on `doc`, of equally long ones the first."""
         key, overwrite = self.settings.spans_key, self.settings.overwrite
         if key is None:
             choose = prioritize_new_ents_filter if overwrite else prioritize_existing_ents_filter
-            doc.ents = choose(doc.ents, spans)  # type: ignore[assignment]
+            doc.ents = choose(doc.ents, spans)
             return
         there = [] if overwrite else list(doc.spans.get(key, ()))
         places = {(span.start, span.end) for span in there}

@@ -5,31 +5,44 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from .name_rules import NameRules, may_be_abbreviation
-from .normal_form import alias_key
+from .name_rules import NameRules, depends_on_writing
+from .normal_form import form_key
+
+Rows = Sequence[int]
 
 
 class NamedRecords(Protocol):
     """What is asked of the records of a KB."""
 
-    def rows_of_keys(self, keys: Iterable[int]) -> Mapping[int, Sequence[int]]: ...
+    def rows_of_keys(self, keys: Iterable[int]) -> Mapping[int, Rows]: ...
 
     def written_names(self, rows: Iterable[int]) -> Mapping[int, Sequence[str]]: ...
 
 
-def known_names(texts: Collection[str], records: NamedRecords, rules: NameRules) -> set[str]:
-    """Those of `texts` that an entity has as name or alias, once both are normalised.
+def rows_of_forms(forms: Collection[str], records: NamedRecords) -> dict[str, Rows]:
+    """The rows of the entities with a name of each of those normalised `forms` that any has, but for collisions of
+    keys."""
+    keys = {form: form_key(form) for form in forms}
+    rows = records.rows_of_keys(sorted(keys.values()))
+    return {form: rows[key] for form, key in keys.items() if key in rows}
 
-    Names as they are written are read only where their case may count: for the other texts an `alias_key` decides.
+
+def known_names(texts: Mapping[str, Rows], records: NamedRecords, rules: NameRules) -> set[str]:
+    """Those of `texts` that are found by a name.
+
+    Names as they are written are read only for texts where that matters.
+
+    Args:
+        texts: With the rows of the entities that have a name of the same normalised form.
+        records: Of the KB.
+        rules: Which names find texts.
     """
-    keys = {text: alias_key(text) for text in texts if rules.allow(text)}
-    rows = records.rows_of_keys(sorted(set(keys.values())))
-    found = {text for text, key in keys.items() if key in rows}
-    in_doubt = {text: rows[keys[text]] for text in found if may_be_abbreviation(text)}
-    written = records.written_names({row for own in in_doubt.values() for row in own})
+    allowed = {text for text in texts if rules.allow(text)}
+    in_doubt = {text for text in allowed if depends_on_writing(text)}
+    written = records.written_names({row for text in in_doubt for row in texts[text]})
     refuted = {
         text
-        for text, own in in_doubt.items()
-        if not any(rules.fit(name, text) for row in own for name in written.get(row, ()))
+        for text in in_doubt
+        if not any(rules.fit(name, text) for row in texts[text] for name in written.get(row, ()))
     }
-    return found - refuted
+    return allowed - refuted

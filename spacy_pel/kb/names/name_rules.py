@@ -1,13 +1,15 @@
-"""Which names of a KB find mentions in texts, and of which the case counts: for rulers and for `pel_finder`."""
+"""Which names of a KB find which texts: for the patterns of rulers and for `pel_finder`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
 from dataclasses import dataclass
 
 from .normal_form import normalized
 
 LONGEST_ABBREVIATION = 5
+MARKS = re.compile(r"[.,;:!?()\[\]{}]")  # what parts words, or takes them aside
 MIN_LENGTH = 3
 LABEL = "ENTITY"
 
@@ -29,8 +31,12 @@ class NameRules:
         return len(name) >= self.min_length and name.lower() not in self.stop_words and any(map(str.isalpha, name))
 
     def fit(self, name: str, text: str) -> bool:
-        """Whether this name of an entity finds `text`."""
-        is_same = name == text if is_abbreviation(name) else normalized(name) == normalized(text)
+        """Whether this name of an entity finds `text`: an abbreviation as it is written, any other name by its
+        normalised form. Marks such as commas and brackets in the text must be in the name too."""
+        if is_abbreviation(name):
+            return name == text and self.allow(name)
+        marks = MARKS.findall(text)
+        is_same = normalized(name) == normalized(text) and (not marks or marks == MARKS.findall(name))
         return is_same and self.allow(name)
 
 
@@ -39,6 +45,7 @@ def is_abbreviation(name: str) -> bool:
     return name.isalpha() and name.isupper() and len(name) <= LONGEST_ABBREVIATION
 
 
-def may_be_abbreviation(text: str) -> bool:
-    """Whether a name with the normalised form of `text` can be an abbreviation."""
-    return is_abbreviation(normalized(text).upper())
+def depends_on_writing(text: str) -> bool:
+    """Whether it takes more than the normalised form of a name to tell if it finds `text`: where the name may be an
+    abbreviation, and where the text has marks."""
+    return is_abbreviation(normalized(text).upper()) or bool(MARKS.search(text))

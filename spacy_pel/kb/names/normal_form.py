@@ -31,5 +31,10 @@ def distinct_names(name: str, aliases: Iterable[str]) -> list[str]:
 
 def alias_key(text: str) -> int:
     """64 bits that equal normalised forms share: a third of what the forms themselves would take on disk."""
-    digest = blake2b(normalized(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return form_key(normalized(text))
+
+
+def form_key(form: str) -> int:
+    """The `alias_key` of the texts with this normalised form."""
+    digest = blake2b(form.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

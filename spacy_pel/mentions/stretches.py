@@ -1,0 +1,74 @@
+"""Stretches of tokens, with the normalised forms under which names are looked up."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from spacy.tokens import Doc
+
+from ..kb.names.normal_form import normalized
+
+KEPT = 20_000  # normalised tokens
+
+
+class Stretch(NamedTuple):
+    """Some tokens in a row.
+
+    Attributes:
+        start: The first.
+        end: The one behind the last.
+        form: Their normalised text.
+    """
+
+    start: int
+    end: int
+    form: str
+
+
+class _Token(NamedTuple):
+    """A token, normalised. begins, ends: whether its first and last characters are of words."""
+
+    form: str
+    begins: bool
+    ends: bool
+
+
+def stretches(doc: Doc, most: int) -> Iterator[Stretch]:
+    """Every stretch of up to `most` tokens of `doc` that begins and ends with a token of letters or digits."""
+    text, places = _normalized(doc)
+    for place, (first, begin, _) in enumerate(places):
+        for last, _, end in places[place : place + most]:
+            if last - first >= most:
+                break
+            yield Stretch(first, last + 1, text[begin:end])
+
+
+def _normalized(doc: Doc) -> tuple[str, list[tuple[int, int, int]]]:
+    """The normalised text of `doc`, and of its tokens with letters or digits the number, beginning and end in it."""
+    parts: list[str] = []
+    places: list[tuple[int, int, int]] = []
+    length, glued = 0, False
+    for token in doc:
+        form, begins, ends = _token(token.text)
+        if form:
+            space = "" if glued and begins else " "
+            begin = length + len(space)
+            length = begin + len(form)
+            parts += space, form
+            places.append((token.i, begin, length))
+        glued = ends and not token.whitespace_
+    return "".join(parts), places
+
+
+@lru_cache(maxsize=KEPT)
+def _token(text: str) -> _Token:
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    form = normalized(text) if any(map(_in_word, folded)) else ""
+    return _Token(form, _in_word(folded[:1]), _in_word(folded[-1:]))
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
