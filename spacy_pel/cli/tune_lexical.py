@@ -23,8 +23,8 @@ def tune_lexical(
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
-    """Fit the weights of names, and store them in the pipeline. It searches its KB by vectors and by names, and ranks by
-    the weighted mean of both. What `tune-nil` stored is dropped: run it again.
+    """Fit the weights of names, and store them in the pipeline. It searches its KB by vectors and by names, and ranks
+    by the weighted mean of both. What `tune-nil` stored is dropped: run it again.
 
     Without DEV.spacy they are fitted to names of the KB: half of them are held out, so that only the other names of
     their entities can find these. Few mentions hardly move the weights from the defaults.

@@ -54,8 +54,8 @@ def draw_names(
             alone.
     """
     nlp = Language(vocab)
-    texts = list(texts)
-    passages = Passages(nlp, kb, texts) if texts else None
+    own = [doc if doc.vocab is vocab else _copied(doc, vocab) for doc in texts]
+    passages = Passages(nlp, kb, own) if own else None
     rows = rng.permutation(kb.live_rows if rows is None else rows)[:n]
     each = ceil(n / max(len(rows), 1))
     left = n
@@ -67,3 +67,7 @@ def draw_names(
             name = nlp.make_doc(names[i])
             passage = passages.draw(rng, entity) if passages else None
             yield DrawnName(passage.with_name(name, WINDOW) if passage else name[:], kb.named(names[i]))
+
+
+def _copied(doc: Doc, vocab: Vocab) -> Doc:
+    return Doc(vocab, words=[token.text for token in doc], spaces=[bool(token.whitespace_) for token in doc])

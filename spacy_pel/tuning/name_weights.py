@@ -17,7 +17,7 @@ from ..search.weights import DEFAULT, NameWeights
 
 STEPS = 200
 PARTS = (NGRAM, EXACT, NAMES)
-SPREAD = 1.0  # of the prior of the logarithm of a weight: see `fit_weights`
+SPREAD = 0.5  # of the prior of the logarithm of a weight: see `fit_weights`
 
 
 class GoldForms(NamedTuple):
@@ -90,7 +90,7 @@ def fit_weights(
     right = torch.as_tensor(np.concatenate(right_of))
     features = torch.as_tensor(np.concatenate([one.features(parts) for one in found]), dtype=torch.float64)
     without = torch.as_tensor([not own.any() for own in right_of])
-    scale = 1 / float(features[:, 0].std() + 1e-9)
+    scale = 1 / float(features[:, 0].std(correction=0) + 1e-9)
     start = torch.tensor([scale, *map(prior.weight_of, parts)], dtype=torch.float64).log()
     logs = start.clone().requires_grad_()
     outside = torch.zeros((), dtype=torch.float64, requires_grad=True)

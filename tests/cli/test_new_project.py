@@ -52,7 +52,9 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert (project["vars"]["kb_source"], project["vars"]["kb_format"]) == (str(kb), "jsonl")
     assert (project["vars"]["corpus"], project["vars"]["corpus_format"]) == (str(corpus), "pubtator")
     assert "--held-out corpus/dev.spacy" in scripts(folder)["convert"][0]
-    assert project["workflows"]["all"][-4:] == ["tune-lexical", "tune-nil", "evaluate", "table"]
+    assert project["workflows"]["all"][-6:-3] == ["tune-lexical", "tune-nil", "evaluate"]
+    assert project["workflows"]["all"][-3:] == ["untrained", "names", "table"]  # has training helped?
+    assert sum("tune-lexical" in line for line in scripts(folder)["untrained"]) == 1
     config = load_config(folder / "configs" / "train.cfg", interpolate=False)
     nlp = load_model_from_config(config, auto_fill=True)
     assert nlp.pipe_names == ["pel_linker"]
@@ -76,7 +78,7 @@ def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
     project = srsly.read_yaml(folder / "project.yml")
     assert (project["vars"]["kb_format"], project["vars"]["corpus_format"]) == ("csv", "spacy")
     assert scripts(folder)["convert"][1].endswith(f'"{dev}" corpus/dev.spacy --format spacy')
-    assert project["workflows"]["all"][-3:] == ["tune-lexical", "evaluate", "table"]  # nothing in dev is NIL
+    assert project["workflows"]["all"][-5:-3] == ["tune-lexical", "evaluate"]  # nothing in dev is NIL
     assert load_config(folder / "configs" / "train.cfg")["paths"]["encoder"] == str(tmp_path)
 
 

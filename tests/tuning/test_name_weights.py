@@ -12,7 +12,7 @@ from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.mentions.gold import GoldMention
 from spacy_pel.search.parts import EXACT, NAMES, NGRAM, SIMILARITY
 from spacy_pel.search.search import Found
-from spacy_pel.search.weights import NO_NAMES, NameWeights, check_lexical
+from spacy_pel.search.weights import DEFAULT, NO_NAMES, NameWeights, check_lexical
 from spacy_pel.tuning.name_weights import GoldForms, fit_weights
 
 SCALE, OUTSIDE, TRUE = 20.0, 8.0, np.array([0.3, 0.15])
@@ -88,3 +88,38 @@ def test_the_weight_of_the_vectors_of_names_is_fitted_too():
     check_lexical(fitted.as_setting())
     score = NameWeights(0.5, 0.25, 1.25).score({part: np.array([0.8]) for part in (SIMILARITY, NAMES)})
     assert score == pytest.approx([0.8])  # what there is not does not count
+
+
+def parted(n):
+    """Mentions whose entity has the one exact match, the least similarity and the names least alike."""
+    mentions = []
+    for one, (found,) in drawn(n):
+        similarity = found.parts[SIMILARITY]
+        worst = np.arange(len(similarity)) == similarity.argmin()
+        parts = {SIMILARITY: similarity, NGRAM: found.parts[NGRAM] * ~worst, EXACT: worst.astype(np.float32)}
+        gold = one._replace(ids=(found.ids[similarity.argmin()],))
+        mentions.append(GoldForms(gold, [found._replace(parts=parts)]))
+    return mentions
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_twelve_mentions_leave_the_weights_near_the_defaults(seed):
+    for mentions in (parted(12), drawn(12, seed)):
+        fitted = fit_weights(mentions)
+        assert 0.25 < fitted.ngram / DEFAULT.ngram < 4 and 0.25 < fitted.exact / DEFAULT.exact < 4
+        assert fitted != DEFAULT
+
+
+def test_the_more_mentions_the_further_from_the_defaults():
+    exact = [fit_weights(parted(n)).exact for n in (12, 100, 1000)]
+    assert exact == sorted(exact) and exact[-1] > 2 * exact[0]
+
+
+def test_the_weights_that_stand_without_mentions_are_those_given():
+    """Of candidates that are all alike, nothing can be said."""
+    mentions = []
+    for one, (found,) in drawn(50):
+        same = {part: np.full(12, 0.5, dtype=np.float32) for part in (SIMILARITY, NGRAM, EXACT)}
+        mentions.append(GoldForms(one._replace(ids=("E0",)), [found._replace(parts=same)]))
+    prior = NameWeights(0.125, 7.0)
+    assert fit_weights(mentions, prior=prior)[:2] == pytest.approx(prior[:2], rel=0.01)
