@@ -20,6 +20,7 @@ from spacy_pel.pipeline import names_as_mentions
 from spacy_pel.pipeline.names_as_mentions import find_for_names
 from spacy_pel.pipeline.tuning import tune_to_kb
 from spacy_pel.search.parts import EXACT, NAMES, NGRAM, SIMILARITY
+from spacy_pel.tuning.tuned import Tuned
 
 SHARED = [
     Entity("M1", "Mercury", ("Hg", "quicksilver"), ("Chemical",), "A metal."),
@@ -61,10 +62,8 @@ def test_a_name_that_is_held_out_counts_nowhere(monkeypatch, linker, vectors):
             entity = entities[id_]
             left = [name for name in (entity.name, *entity.aliases) if name.lower() != form.lower()]
             owners = [entities[own] for own in one.mention.ids]
-            is_held_out = id_ in one.mention.ids and all(
-                len({n.lower() for n in (o.name, *o.aliases)}) > 1 for o in owners
-            )
-            if not is_held_out:
+            names = [{name.lower() for name in (owner.name, *owner.aliases)} for owner in owners]
+            if id_ not in one.mention.ids or min(map(len, names)) == 1:
                 assert found.parts[EXACT][place] == (id_ in one.mention.ids) / len(one.mention.ids)
                 continue
             n_held_out += 1
@@ -174,7 +173,9 @@ def test_it_finds_useful_weights_for_a_real_kb(tmp_path):
     names, nil = tune_to_kb(linker)
     assert nil.nil.n_mentions > 500 and nil.too_few is names.too_few is None
     fitted = measure(linker, docs).metrics
+    linker.tuned = Tuned()
+    by_default = measure(linker, docs).metrics
     linker.lexical = None
     alone = measure(linker, docs).metrics
-    assert fitted["recall_at_1"] > 0.8 > 0.2 > alone["recall_at_1"]
-    assert fitted["nil_f1"] > 0.6 and np.isfinite(nil.calibration).all()
+    assert fitted["recall_at_1"] > by_default["recall_at_1"] > alone["recall_at_1"] + 0.3
+    assert fitted["nil_f1"] > fitted["nil_base_rate"] + 0.2 and np.isfinite(nil.calibration).all()
