@@ -63,6 +63,7 @@ def test_null_is_the_search_by_vectors(trained, linker):
 def test_every_entity_scored_by_hand(trained, linker):
     nlp, kb = trained[0], linker.kb
     spans = spans_of(nlp)
+    linker.lexical = None
     cosines = [dict(found) for found in linker.rank(spans, len(kb))]
     linker.lexical = WEIGHTS
     for span, cosine, found in zip(spans, cosines, linker.rank(spans, len(kb)), strict=True):
