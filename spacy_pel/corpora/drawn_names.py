@@ -56,10 +56,10 @@ def draw_names(
     nlp = Language(vocab)
     own = [doc if doc.vocab is vocab else _copied(doc, vocab) for doc in texts]
     passages = Passages(nlp, kb, own) if own else None
-    rows = rng.permutation(kb.live_rows if rows is None else rows)[:n]
-    each = ceil(n / max(len(rows), 1))
+    chosen = rng.permutation(kb.live_rows if rows is None else rows)[:n]
+    each = ceil(n / max(len(chosen), 1))
     left = n
-    for id_ in kb.ids(EntityRows(rows)).tolist():
+    for id_ in kb.ids(EntityRows(chosen)).tolist():
         entity = kb[id_]
         names = distinct_names(entity.name, entity.aliases)
         for i in rng.permutation(len(names))[: min(each, left)].tolist():

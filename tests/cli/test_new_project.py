@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 import spacy
@@ -108,3 +109,28 @@ def test_a_folder_that_is_there_is_kept_unless_forced(tmp_path, kb, corpus):
     assert "is there already" in new_project(folder, "--kb", kb, "--corpus", corpus).stderr
     assert new_project(folder, "--kb", kb, "--corpus", corpus, "--force").exit_code == 0
     assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_the_untrained_linker_is_measured_as_the_trained_one(tmp_path, monkeypatch, kb, corpus):
+    """What the project runs to say whether training helped: with an encoder that knows nothing, names link."""
+    from spacy.cli._util import app
+    from tiny import write_encoder
+
+    folder = tmp_path / "project"
+    assert (
+        new_project(folder, "--kb", kb, "--corpus", corpus, "--encoder", write_encoder(tmp_path / "e")).exit_code == 0
+    )
+    monkeypatch.chdir(folder)
+    config = (folder / "configs" / "train.cfg").read_text()
+    (folder / "configs" / "train.cfg").write_text(config.replace("mention_length = 64", "mention_length = 32"))
+    command = scripts(folder)
+    lines = [command["convert"][0], *command["build-kb"], *command["untrained"], *command["names"]]
+    project = srsly.read_yaml(folder / "project.yml")
+    for line in lines:
+        for key, value in project["vars"].items():
+            line = line.replace("${vars." + key + "}", str(value))
+        result = CliRunner().invoke(app, shlex.split(line)[3:])
+        assert result.exit_code == 0, (line, result.output, result.exception)
+    found = {path.stem: json.loads(path.read_text()) for path in (folder / "metrics").glob("*.json")}
+    assert {"baseline-untrained", "baseline-exact-alias", "baseline-tfidf"} <= found.keys()
+    assert {measures["recall_at_1"] for measures in found.values()} == {1.0}
