@@ -15,7 +15,8 @@ def main(
     output: Annotated[Path, typer.Argument(help="Folder for the pipeline")],
 ) -> None:
     """Initialise and save; `python -m spacy pel index` then encodes the KB with it."""
-    nlp = init_nlp(load_config(config, interpolate=False))
+    by_vectors = {"components.pel_linker.lexical": None}  # names would link well beside any encoder
+    nlp = init_nlp(load_config(config, overrides=by_vectors, interpolate=False))
     nlp.to_disk(output)
     typer.echo(f"{output}: {', '.join(nlp.pipe_names)}, untrained")
 

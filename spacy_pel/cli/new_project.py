@@ -31,6 +31,9 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32  # of the template's config
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 2, 20  # epochs for about so many steps; each costs a pass over the KB
 FOLD = 5
+TUNE_UNTRAINED = (
+    '      - "python -m spacy pel tune-lexical training/untrained-linker corpus/dev.spacy --gpu-id ${vars.gpu_id}"\n'
+)
 
 
 class _Template(Template):
@@ -96,6 +99,7 @@ def new_project(
         "convert_script": "\n".join(f"      - {json.dumps(line)}" for line in _convert(dev, strip_prefix)),
         "tune_steps": "".join(f"    - {step}\n" for step in tunings),
         "encoder_json": json.dumps(_absolute(encoder or MINILM)),
+        "tune_untrained": TUNE_UNTRAINED * any(known),
         "mentions": f"{linked:,}",
         "steps_per_epoch": steps_per_epoch,
         "epochs": epochs,

@@ -23,8 +23,8 @@ def tune_lexical(
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
-    """Fit the weights of names, and store them in the pipeline. It searches its KB by vectors and by names, and ranks by
-    the weighted mean of both. What `tune-nil` stored is dropped: run it again.
+    """Fit the weights of names, and store them in the pipeline. It searches its KB by vectors and by names, and ranks
+    by the weighted mean of both. What `tune-nil` stored is dropped: run it again.
 
     Without DEV.spacy they are fitted to names of the KB: half of them are held out, so that only the other names of
     their entities can find these. Few mentions hardly move the weights from the defaults.
@@ -42,12 +42,12 @@ def tune_lexical(
     if tuned.too_few is not None:
         msg.warn(tuned.too_few)
 
-    ways = tuned.before, tuned.by_default, tuned.after
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("Weight of 3-grams", "0", f"{tuned.default.ngram:.4f}", f"{tuned.weights.ngram:.4f}"),
         ("Weight of an exact match", "0", f"{tuned.default.exact:.4f}", f"{tuned.weights.exact:.4f}"),
     ]
-    rows += [(key, *(f"{one[key]:.4f}" for one in ways)) for key in MEASURES if ways[0][key] is not None]
+    shown = [key for key in MEASURES if tuned.after[key] is not None]
+    rows += [(key, *(f"{one[key]:.4f}" for one in (tuned.before, tuned.by_default, tuned.after))) for key in shown]
     msg.table(rows, header=("", "similarity alone", "by default", "fitted"), aligns=("l", "r", "r", "r"), divider=True)
     if tuned.recall is not None:
         msg.text(f"recall_at_1 fitted, nine in ten draws of these documents: {tuned.recall.ends}")

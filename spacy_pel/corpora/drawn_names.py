@@ -54,12 +54,12 @@ def draw_names(
             alone.
     """
     nlp = Language(vocab)
-    texts = list(texts)
-    passages = Passages(nlp, kb, texts) if texts else None
-    rows = rng.permutation(kb.live_rows if rows is None else rows)[:n]
-    each = ceil(n / max(len(rows), 1))
+    own = [doc if doc.vocab is vocab else _copied(doc, vocab) for doc in texts]
+    passages = Passages(nlp, kb, own) if own else None
+    chosen = rng.permutation(kb.live_rows if rows is None else rows)[:n]
+    each = ceil(n / max(len(chosen), 1))
     left = n
-    for id_ in kb.ids(EntityRows(rows)).tolist():
+    for id_ in kb.ids(EntityRows(chosen)).tolist():
         entity = kb[id_]
         names = distinct_names(entity.name, entity.aliases)
         for i in rng.permutation(len(names))[: min(each, left)].tolist():
@@ -67,3 +67,7 @@ def draw_names(
             name = nlp.make_doc(names[i])
             passage = passages.draw(rng, entity) if passages else None
             yield DrawnName(passage.with_name(name, WINDOW) if passage else name[:], kb.named(names[i]))
+
+
+def _copied(doc: Doc, vocab: Vocab) -> Doc:
+    return Doc(vocab, words=[token.text for token in doc], spaces=[bool(token.whitespace_) for token in doc])

@@ -31,16 +31,21 @@ class CanFind(Protocol):
 
 
 def find_for(
-    linker: CanFind, mentions: Sequence[GoldMention], *, resolve_abbreviations: bool, progress: bool = False
+    linker: CanFind,
+    mentions: Sequence[GoldMention],
+    *,
+    resolve_abbreviations: bool,
+    deeper: int = 0,
+    progress: bool = False,
 ) -> list[GoldForms]:
     """All that a search by vectors and by names finds for each of `mentions`, as the linker reads them, among the
-    entities of the types that it allows.
+    entities of the types that it allows. `deeper`: by how many candidates deeper than the linker.
 
     Raises:
         PelError: Without a KB and its index, and for a KB of format 2, whose names have no index.
     """
     settings = linker.settings
-    reading = Reading(settings.top_k, None, settings.types_for, resolve_abbreviations)
+    reading = Reading(settings.top_k + deeper, None, settings.types_for, resolve_abbreviations)
     search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
     found: list[GoldForms] = []
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:

@@ -61,7 +61,8 @@ def find_for_names(
     rows = None if allowed is None else kb.rows_of_types(allowed)
     drawn = list(draw_names(kb, n, rng, vocab=linker.vocab, rows=rows, texts=texts))
     mentions = [GoldMention(one.span, tuple(owner.id for owner in one.owners)) for one in drawn]
-    found = find_for(linker, mentions, resolve_abbreviations=False, progress=progress)
+    # One candidate deeper: the entity that is held out has the place of one that would be found without it
+    found = find_for(linker, mentions, resolve_abbreviations=False, deeper=1, progress=progress)
     is_nil, is_kept = rng.random(len(drawn)) < NIL_SHARE, rng.random(len(drawn)) < KEPT_SHARE
     lost = [i for i in range(len(drawn)) if not is_nil[i] and not is_kept[i]]
     new = _parts_without(linker, drawn, lost)

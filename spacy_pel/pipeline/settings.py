@@ -31,7 +31,7 @@ class LinkSettings:
         vectors: Which vectors of the KB are searched, and written by `index`: "entity", one of the text of each entity;
             "names", one of each name, of which the most similar counts; "both".
         lexical: What the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":
-            as `spacy pel tune-lexical` stored it, and nothing before; None: nothing, the method of the paper. Where
+            as `spacy pel tune-lexical` stored it, and 1 and 0.3 before; None: nothing, the method of the paper. Where
             both kinds of vectors are searched, "names" is the weight of those of names, 1 unless it is given.
         nil_threshold: A mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored, and never
             NIL before; a float in units of the score; None: never NIL.

@@ -159,7 +159,6 @@ def _tune_names(linker: CanBeTuned, found: Sequence[GoldForms], groups: Sequence
     default = default_weights(linker) or DEFAULT
     weights = fit_weights(found, prior=default)
     before, by_default, after = ([one.ranked(own) for one in found] for own in (NO_NAMES, default, weights))
-    measures = [link_metrics(ranked, linker.kb) for ranked in (before, by_default, after)]
     outcomes = Outcomes.of(after, linker.kb)
     hits, in_kb = outcomes.rank == 1, ~outcomes.nil
     recall = recall_interval(hits[in_kb], np.array(groups)[in_kb].tolist())
@@ -171,7 +170,16 @@ def _tune_names(linker: CanBeTuned, found: Sequence[GoldForms], groups: Sequence
         names_context=TuningContext.of(linker.kb, weights, linker.settings.vectors),
     )
     warn_if_not_in_force(linker.name, "lexical", linker.settings.lexical)
-    return TunedNames(weights, default, *measures, recall, dropped, few_for_weights(int(in_kb.sum())))
+    return TunedNames(
+        weights=weights,
+        default=default,
+        before=link_metrics(before, linker.kb),
+        by_default=link_metrics(by_default, linker.kb),
+        after=link_metrics(after, linker.kb),
+        recall=recall,
+        dropped=dropped,
+        too_few=few_for_weights(int(in_kb.sum())),
+    )
 
 
 def _tune_nil(

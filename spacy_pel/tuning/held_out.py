@@ -25,7 +25,7 @@ def without_name(found: Found, parts: Mapping[str, Mapping[str, float]], depth: 
     places = {id_: place for place, id_ in enumerate(found.ids) if id_ in parts}
     values = {part: own.copy() for part, own in found.parts.items()}
     for id_, place in places.items():
-        for part, value in (parts[id_] | {EXACT: 0.0}).items():
+        for part, value in {**parts[id_], EXACT: 0.0}.items():
             if part in values:
                 values[part][place] = value
     sides = [values[part] for part in SIDES if part in values]

@@ -17,7 +17,7 @@ from ..search.weights import DEFAULT, NameWeights
 
 STEPS = 200
 PARTS = (NGRAM, EXACT, NAMES)
-SPREAD = 1.0  # of the prior of the logarithm of a weight: see `fit_weights`
+SPREAD, FREEDOM = 0.25, 3.0  # of the prior of the logarithm of a weight: see `fit_weights`
 
 
 class GoldForms(NamedTuple):
@@ -67,8 +67,8 @@ def fit_weights(
     proportion to exp(a · (similarity + weights · lexical)), and none of them in proportion to exp(b): a conditional
     logit (McFadden 1974) with an outside option. a, b and the weights, which are positive, are fitted by L-BFGS.
 
-    The logarithm of each weight has a normal prior around that of `prior`, with the standard deviation `SPREAD`: few
-    mentions hardly move a weight, and it takes ever more of them to move it far.
+    The logarithm of each weight has a Student's t prior around that of `prior`, with the scale `SPREAD` and `FREEDOM`
+    degrees of freedom: few mentions hardly move a weight, and many move it as far as they say.
 
     A linker reads the form that scores higher, so its first candidate is the best over the candidates of both forms:
     those that compete here.
@@ -90,7 +90,7 @@ def fit_weights(
     right = torch.as_tensor(np.concatenate(right_of))
     features = torch.as_tensor(np.concatenate([one.features(parts) for one in found]), dtype=torch.float64)
     without = torch.as_tensor([not own.any() for own in right_of])
-    scale = 1 / float(features[:, 0].std() + 1e-9)
+    scale = 1 / float(features[:, 0].std(correction=0) + 1e-9)
     start = torch.tensor([scale, *map(prior.weight_of, parts)], dtype=torch.float64).log()
     logs = start.clone().requires_grad_()
     outside = torch.zeros((), dtype=torch.float64, requires_grad=True)
@@ -102,7 +102,7 @@ def fit_weights(
         logits = scale * (features @ torch.stack([torch.ones_like(scale), *weights]))
         everything = torch.logaddexp(_log_sums(logits, owner, len(found)), outside)
         good = torch.where(without, outside, _log_sums(logits[right], owner[right], len(found)))
-        away = ((logs - start)[1:] / SPREAD).square().sum() / 2
+        away = (FREEDOM + 1) / 2 * torch.log1p(((logs - start)[1:] / SPREAD).square() / FREEDOM).sum()
         value = (everything - good).mean() + away / len(found)
         value.backward()
         return value

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 import spacy
@@ -52,7 +53,9 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert (project["vars"]["kb_source"], project["vars"]["kb_format"]) == (str(kb), "jsonl")
     assert (project["vars"]["corpus"], project["vars"]["corpus_format"]) == (str(corpus), "pubtator")
     assert "--held-out corpus/dev.spacy" in scripts(folder)["convert"][0]
-    assert project["workflows"]["all"][-4:] == ["tune-lexical", "tune-nil", "evaluate", "table"]
+    assert project["workflows"]["all"][-6:-3] == ["tune-lexical", "tune-nil", "evaluate"]
+    assert project["workflows"]["all"][-3:] == ["untrained", "names", "table"]  # has training helped?
+    assert sum("tune-lexical" in line for line in scripts(folder)["untrained"]) == 1
     config = load_config(folder / "configs" / "train.cfg", interpolate=False)
     nlp = load_model_from_config(config, auto_fill=True)
     assert nlp.pipe_names == ["pel_linker"]
@@ -76,7 +79,7 @@ def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
     project = srsly.read_yaml(folder / "project.yml")
     assert (project["vars"]["kb_format"], project["vars"]["corpus_format"]) == ("csv", "spacy")
     assert scripts(folder)["convert"][1].endswith(f'"{dev}" corpus/dev.spacy --format spacy')
-    assert project["workflows"]["all"][-3:] == ["tune-lexical", "evaluate", "table"]  # nothing in dev is NIL
+    assert project["workflows"]["all"][-5:-3] == ["tune-lexical", "evaluate"]  # nothing in dev is NIL
     assert load_config(folder / "configs" / "train.cfg")["paths"]["encoder"] == str(tmp_path)
 
 
@@ -128,3 +131,28 @@ def test_without_a_corpus_it_makes_a_linker_of_the_kb(tmp_path, kb, corpus):
         result = new_project(tmp_path / "other", *arguments)
         assert result.exit_code == 1 and message in " ".join(result.stderr.split())
         assert not (tmp_path / "other").exists()
+
+
+def test_the_untrained_linker_is_measured_as_the_trained_one(tmp_path, monkeypatch, kb, corpus):
+    """What the project runs to say whether training helped: with an encoder that knows nothing, names link."""
+    from spacy.cli._util import app
+    from tiny import write_encoder
+
+    folder = tmp_path / "project"
+    assert (
+        new_project(folder, "--kb", kb, "--corpus", corpus, "--encoder", write_encoder(tmp_path / "e")).exit_code == 0
+    )
+    monkeypatch.chdir(folder)
+    config = (folder / "configs" / "train.cfg").read_text()
+    (folder / "configs" / "train.cfg").write_text(config.replace("mention_length = 64", "mention_length = 32"))
+    command = scripts(folder)
+    lines = [command["convert"][0], *command["build-kb"], *command["untrained"], *command["names"]]
+    project = srsly.read_yaml(folder / "project.yml")
+    for line in lines:
+        for key, value in project["vars"].items():
+            line = line.replace("${vars." + key + "}", str(value))
+        result = CliRunner().invoke(app, shlex.split(line)[3:])
+        assert result.exit_code == 0, (line, result.output, result.exception)
+    found = {path.stem: json.loads(path.read_text()) for path in (folder / "metrics").glob("*.json")}
+    assert {"baseline-untrained", "baseline-exact-alias", "baseline-tfidf"} <= found.keys()
+    assert {measures["recall_at_1"] for measures in found.values()} == {1.0}

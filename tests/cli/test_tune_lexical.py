@@ -36,7 +36,7 @@ def test_what_it_stores_takes_effect_and_drops_the_nil_threshold(pipeline):
     assert result.exit_code == 0, result.output
     assert "Dropped the NIL threshold 0.5000" in result.output
     stored = json.loads((pipeline / "pel_linker" / "cfg").read_text())
-    assert set(stored) == {"lexical", "saved"} and set(stored["lexical"]) == {"ngram", "exact"}
+    assert set(stored) == {"lexical", "lexical_tuned_with", "saved"} and set(stored["lexical"]) == {"ngram", "exact"}
     assert f"{stored['lexical']['ngram']:.4f}" in result.stdout and "recall_at_1" in result.stdout
     linker = spacy.load(pipeline).get_pipe("pel_linker")
     assert linker.name_weights.as_setting() == pytest.approx(stored["lexical"]) and linker.threshold is None

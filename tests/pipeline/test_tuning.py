@@ -23,7 +23,7 @@ from spacy_pel.mentions.gold import GOLD_GROUP, GoldMention
 from spacy_pel.pipeline.tuning import find_for_gold
 from spacy_pel.search.parts import EXACT, NGRAM, SIMILARITY
 from spacy_pel.search.search import Found
-from spacy_pel.search.weights import NameWeights
+from spacy_pel.search.weights import DEFAULT, NameWeights
 from spacy_pel.tuning.name_weights import GoldForms
 
 
@@ -131,3 +131,59 @@ def test_a_setting_that_wins_over_what_was_tuned_is_named(pipeline):
         warnings.simplefilter("error")
         linker.tune_names(docs)
         linker.tune_nil(docs)
+
+
+def test_weights_of_another_kb_are_dropped_once_and_said(pipeline, tmp_path):
+    nlp = spacy.load(pipeline / "linker")
+    linker = nlp.get_pipe("pel_linker")
+    weights = linker.tune_names(dev_docs(nlp, pipeline)).weights
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.set_kb(linker.kb.copy_to(tmp_path / "copy"))
+        nlp.to_disk(tmp_path / "linker")
+        assert spacy.load(tmp_path / "linker").get_pipe("pel_linker").name_weights == pytest.approx(weights)
+    other = make_kb(tmp_path / "other")
+    with pytest.warns(
+        UserWarning, match="Dropped the weights of names of pel_linker: they were fitted for the KB"
+    ) as said:
+        linker.set_kb(other)
+    assert len(said) == 1 and said[0].filename == __file__ and linker.name_weights == DEFAULT
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.set_kb(make_kb(tmp_path / "third"))
+    result = CliRunner().invoke(pel_app, ["index", *map(str, (tmp_path / "linker", other.path, tmp_path / "indexed"))])
+    assert result.exit_code == 0 and result.output.count("Dropped the weights of names") == 1, result.output
+    indexed = spacy.load(tmp_path / "indexed").get_pipe("pel_linker")
+    assert indexed.tuned.name_weights is None and indexed.name_weights == DEFAULT
+
+
+def test_weights_of_other_vectors_are_dropped(pipeline):
+    nlp = spacy.load(pipeline / "linker")
+    linker = nlp.get_pipe("pel_linker")
+    linker.tune_names(dev_docs(nlp, pipeline))
+    with pytest.warns(UserWarning, match='fitted for vectors = "entity", and it now has vectors = "names"'):
+        linker.vectors = "names"
+    assert linker.tuned.name_weights is None
+
+
+def test_few_mentions_are_said_to_be_few(pipeline):
+    nlp = spacy.load(pipeline / "linker")
+    linker, docs = nlp.get_pipe("pel_linker"), dev_docs(nlp, pipeline)
+    names, nil = linker.tune_names(docs), linker.tune_nil(docs)
+    assert 0.4 < names.weights.ngram < 2.5 and 0.12 < names.weights.exact < 0.75
+    assert "10 mentions in the KB are too few" in names.too_few and "2 NIL mentions are too few" in nil.too_few
+    assert names.recall.low <= names.after["recall_at_1"] <= names.recall.high
+
+
+def test_names_count_by_default_beside_dot_products_too(tmp_path):
+    dot = {"loss": {"@misc": "spacy_pel.CrossEntropyLoss.v1"}, "model": {"similarity": "dot"}}
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), **dot)
+    assert linker.name_weights == DEFAULT  # before it is indexed
+    linker.index(progress=False)
+    (vectors,) = (block for block in linker.kb.entity_index().blocks() if len(block))
+    length = np.square(vectors).sum(axis=1).mean()
+    assert linker.name_weights[:2] == pytest.approx((DEFAULT.ngram * length, DEFAULT.exact * length)) and length > 4
+    doc = nlp.make_doc("heart attack")
+    assert linker.rank([doc[0:2]], 1)[0][0][0] == "D009203"
+    linker.lexical = None
+    assert linker.name_weights is None

@@ -105,7 +105,7 @@ def test_what_was_tuned_is_saved_and_forgotten(linked, mention):
 def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
     _, linker, _ = linked
     own, other = linker.kb, make_kb(tmp_path / "other")
-    linker.tuned = Tuned(nil_threshold=0.1, context=TuningContext.of(own, None))
+    linker.tuned = Tuned(nil_threshold=0.1, context=TuningContext.of(own, linker.name_weights))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         linker.set_kb(own.copy_to(tmp_path / "copy"))

@@ -11,7 +11,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.pipeline.tuning import find_for_gold
 from spacy_pel.search.explanation import Parts
 from spacy_pel.search.search import VectorSearch
-from spacy_pel.search.weights import NameWeights
+from spacy_pel.search.weights import DEFAULT, NameWeights
 from spacy_pel.tuning.tuned import Tuned
 
 WEIGHTS = {"ngram": 0.5, "exact": 0.25}
@@ -46,10 +46,16 @@ def test_the_score_is_the_weighted_mean():
     assert weights.score(parts) == pytest.approx([1.05 / 1.75, 1.0])
 
 
-def test_untuned_and_null_are_the_search_by_vectors(trained, linker):
+def test_untuned_is_by_the_default_weights(trained, linker):
+    spans = spans_of(trained[0])
+    untuned = linker.rank(spans, 4)
+    linker.lexical = DEFAULT.as_setting()
+    assert linker.rank(spans, 4) == untuned and linker.name_weights == DEFAULT
+
+
+def test_null_is_the_search_by_vectors(trained, linker):
     spans = spans_of(trained[0])
     plain = linker.rank(spans, 4, search=VectorSearch(linker.kb.entity_index().search))
-    assert linker.rank(spans, 4) == plain
     linker.tuned, linker.lexical = Tuned(NameWeights(**WEIGHTS)), None
     assert linker.rank(spans, 4) == plain
 
@@ -57,6 +63,7 @@ def test_untuned_and_null_are_the_search_by_vectors(trained, linker):
 def test_every_entity_scored_by_hand(trained, linker):
     nlp, kb = trained[0], linker.kb
     spans = spans_of(nlp)
+    linker.lexical = None
     cosines = [dict(found) for found in linker.rank(spans, len(kb))]
     linker.lexical = WEIGHTS
     for span, cosine, found in zip(spans, cosines, linker.rank(spans, len(kb)), strict=True):
@@ -124,13 +131,14 @@ def test_tuned_weights_are_saved_and_forgotten_by_training(trained, linker, tmp_
     doc.ents = [doc.char_span(10, 22, label="X")]
     assert loaded(doc).ents[0]._.kb_ents == before
     loaded.update(make_examples(loaded), sgd=loaded.create_optimizer())
-    assert other.name_weights is None
+    assert other.tuned.name_weights is None and other.name_weights == DEFAULT
 
 
 def test_explain_shows_the_parts(trained, linker):
     nlp, _ = trained
     doc = nlp.make_doc("She had a heart attack .")
     doc.ents = [doc.char_span(10, 22, label="X")]
+    linker.lexical = None
     assert linker.explain(doc.ents[0]).candidates[0].parts is None
     linker.lexical = WEIGHTS
     told = linker.explain(nlp(doc).ents[0], 4)

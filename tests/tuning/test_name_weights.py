@@ -12,7 +12,7 @@ from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.mentions.gold import GoldMention
 from spacy_pel.search.parts import EXACT, NAMES, NGRAM, SIMILARITY
 from spacy_pel.search.search import Found
-from spacy_pel.search.weights import NO_NAMES, NameWeights, check_lexical
+from spacy_pel.search.weights import DEFAULT, NO_NAMES, NameWeights, check_lexical
 from spacy_pel.tuning.name_weights import GoldForms, fit_weights
 
 SCALE, OUTSIDE, TRUE = 20.0, 8.0, np.array([0.3, 0.15])
@@ -88,3 +88,41 @@ def test_the_weight_of_the_vectors_of_names_is_fitted_too():
     check_lexical(fitted.as_setting())
     score = NameWeights(0.5, 0.25, 1.25).score({part: np.array([0.8]) for part in (SIMILARITY, NAMES)})
     assert score == pytest.approx([0.8])  # what there is not does not count
+
+
+def parted(n):
+    """Mentions whose entity has the one exact match, the least similarity and the names least alike."""
+    mentions = []
+    for one, (found,) in drawn(n):
+        similarity = found.parts[SIMILARITY]
+        worst = np.arange(len(similarity)) == similarity.argmin()
+        parts = {SIMILARITY: similarity, NGRAM: found.parts[NGRAM] * ~worst, EXACT: worst.astype(np.float32)}
+        gold = one._replace(ids=(found.ids[similarity.argmin()],))
+        mentions.append(GoldForms(gold, [found._replace(parts=parts)]))
+    return mentions
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_twelve_mentions_leave_the_weights_near_the_defaults(seed):
+    fitted = fit_weights(drawn(12, seed))
+    assert 0.25 < fitted.ngram / DEFAULT.ngram < 4 and 0.25 < fitted.exact / DEFAULT.exact < 4
+
+
+def test_twelve_mentions_that_an_exact_match_alone_decides_give_it_no_weight_of_thousands():
+    fitted = fit_weights(parted(12))
+    assert DEFAULT.exact < fitted.exact < 2 and 0.4 < fitted.ngram < DEFAULT.ngram
+
+
+def test_the_more_mentions_the_nearer_to_what_they_say():
+    away = [abs(fit_weights(drawn(n)).ngram - TRUE[0]) for n in (6, 4000)]
+    assert away[0] > 0.1 > 0.02 > away[1]
+
+
+def test_the_weights_that_stand_without_mentions_are_those_given():
+    """Of candidates that are all alike, nothing can be said."""
+    mentions = []
+    for one, (found,) in drawn(50):
+        same = {part: np.full(12, 0.5, dtype=np.float32) for part in (SIMILARITY, NGRAM, EXACT)}
+        mentions.append(GoldForms(one._replace(ids=("E0",)), [found._replace(parts=same)]))
+    prior = NameWeights(0.125, 7.0)
+    assert fit_weights(mentions, prior=prior)[:2] == pytest.approx(prior[:2], rel=0.01)
