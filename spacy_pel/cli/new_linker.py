@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .encoder import ENCODER, encoder_named
+from .encoder import ENCODER, TEMPLATE, encoder_named
 from .index import Vectors, check_out
 from .pipeline import GPU_ID, use_gpu, warnings_shown
 from .printing import echo, msg
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
 
 LINKER = "pel_linker"
-
-
-class Template(str, Enum):
-    """What the encoder reads of an entity."""
-
-    biomedical = "biomedical"
-    general = "general"
 
 
 @command("new-linker")
@@ -45,10 +37,7 @@ def new_linker(
     ] = None,
     find: Annotated[bool, typer.Option("--find", help="Find the mentions too, by the names of the vocabulary")] = False,
     lang: Annotated[str, typer.Option(help="Language whose tokenizer and stop words are used")] = "en",
-    template: Annotated[
-        Template | None,
-        typer.Option(help="Read of an entity: name, types, description, or general: no types [default: by the KB]"),
-    ] = None,
+    template: TEMPLATE = None,
     vectors: Annotated[
         Vectors | None, typer.Option(help="What to encode: names, entity (its text), or both [default: by the KB]")
     ] = None,
@@ -84,7 +73,7 @@ def new_linker(
     with new_folder(out.absolute()) as folder, warnings_shown():
         place = folder / LINKER / "kb"
         kb = read_as.kb_at(place, vocabulary, source=source_note, release=release, licence=licence)
-        chosen = choose(kb, template and template.value, vectors and vectors.value)
+        chosen = choose(kb, template, vectors and vectors.value)
         msg.info(chosen.why)
         nlp = started(kb, name, chosen, lang=lang, texts=texts or [])
         if learn:

@@ -14,7 +14,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .encoder import check_encoder
+from .encoder import TEMPLATE, Template, check_encoder, template_of
 from .pipeline import warnings_shown
 from .printing import echo, msg
 
@@ -53,6 +53,7 @@ def new_project(
     encoder: Annotated[
         str | None, typer.Option(help="Pretrained encoder: Hugging Face name or folder [default: all-MiniLM-L6-v2]")
     ] = None,
+    template: TEMPLATE = None,
     strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id of a PubTator corpus, say UMLS:")] = "",
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that is there already")] = False,
 ) -> None:
@@ -73,7 +74,7 @@ def new_project(
     if encoder is not None:
         check_encoder(encoder)
     if corpus is None:
-        _write_without_corpus(folder, kb, encoder, dev)
+        _write_without_corpus(folder, kb, encoder, template, dev)
         return
     for path in filter(None, (kb, corpus, dev)):
         if not path.is_file():
@@ -82,7 +83,8 @@ def new_project(
     if kb_format not in KB_FORMATS:
         raise PelError(f"{kb}: the name of a KB file must end in .jsonl, .csv or .tsv, or in one of them and .gz")
     with warnings_shown():
-        ids = {entity.id for entity in _read_kb(kb, kb_format)}
+        types_of = {entity.id: entity.types for entity in _read_kb(kb, kb_format)}
+    ids = set(types_of)
     train_mentions, dev_mentions = _mentions(corpus, dev, strip_prefix)
     linked = _check_gold(train_mentions, ids, kb, corpus)
     known = [not ids.isdisjoint(mention.ids) for mention in dev_mentions if mention.ids]
@@ -100,6 +102,7 @@ def new_project(
         "tune_steps": "".join(f"    - {step}\n" for step in tunings),
         "encoder_json": json.dumps(_absolute(encoder or MINILM)),
         "tune_untrained": TUNE_UNTRAINED * any(known),
+        "template": template_of(template, any(types_of.values())),
         "mentions": f"{linked:,}",
         "steps_per_epoch": steps_per_epoch,
         "epochs": epochs,
@@ -110,7 +113,9 @@ def new_project(
     echo(f"Next: python -m spacy project run all {folder}")  # in one line, to be copied
 
 
-def _write_without_corpus(folder: Path, kb: Path, encoder: str | None, dev: Path | None) -> None:
+def _write_without_corpus(
+    folder: Path, kb: Path, encoder: str | None, template: Template | None, dev: Path | None
+) -> None:
     """Write the project that makes a linker of the KB alone.
 
     Raises:
@@ -120,10 +125,12 @@ def _write_without_corpus(folder: Path, kb: Path, encoder: str | None, dev: Path
         raise PelError(f"--dev {dev}: there is no training to measure; give --corpus too, or `spacy pel evaluate` it")
     if not kb.exists():
         raise PelError(f"{kb} does not exist; name entity records or a KB folder")
+    options = "" if encoder is None else f' --encoder "{_absolute(encoder)}"'
+    options += "" if template is None else f" --template {template.value}"
     values = {
         "title_json": json.dumps(f"Entity linking: {kb.name}"),
         "kb_json": json.dumps(str(kb.resolve())),
-        "encoder_option": "" if encoder is None else f' --encoder "{_absolute(encoder)}"',
+        "options": options,
     }
     _write(folder, FILES_WITHOUT_CORPUS, values)
     msg.good(f"Wrote {folder}: a linker of the names in {kb.name}")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import encoder as encoder_module
 from spacy_pel.cli import from_names, pel_app
+from spacy_pel.cli.encoder import Template
 from spacy_pel.pipeline.linker import PelLinker
 
 TEXT = "She took aspirin after the heart attack, and phenobarbitone for convulsions."
@@ -107,7 +108,7 @@ def test_what_is_read_follows_from_the_kb(tmp_path):
     assert (chosen.template, chosen.vectors) == ("biomedical", "both") and "12 entities of 3 types" in chosen.why
     bare = make_kb(tmp_path / "bare", [replace(e, types=(), definition="") for e in ENTITIES])
     assert from_names.choose(bare, None, None)[:2] == ("general", "names")
-    assert from_names.choose(bare, "biomedical", "entity")[:2] == ("biomedical", "entity")
+    assert from_names.choose(bare, Template.biomedical, "entity")[:2] == ("biomedical", "entity")
     assert from_names.steps_for(kb) == from_names.FEWEST_STEPS
 
 

@@ -63,12 +63,13 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert nlp.config["training"]["max_epochs"] == 20
     assert nlp.config["training"]["optimizer"]["learn_rate"]["total_steps"] == 20
     assert nlp.config["paths"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
+    assert nlp.config["components"]["pel_linker"]["model"]["entity_template"] == "general"  # the KB has no types
 
 
 def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
     nlp = spacy.blank("en")
     kb, docs, dev = tmp_path / "kb.tsv", tmp_path / "train.spacy", tmp_path / "dev.spacy"
-    kb.write_text("id\tname\nD1\tFever\n")
+    kb.write_text("id\tname\ttypes\nD1\tFever\tSign\n")
     write_docs(docs, PubTatorReader(corpus, nlp))
     all_known = tmp_path / "dev.txt"
     all_known.write_text(pubtator(3, nil_every=10))
@@ -80,7 +81,9 @@ def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
     assert (project["vars"]["kb_format"], project["vars"]["corpus_format"]) == ("csv", "spacy")
     assert scripts(folder)["convert"][1].endswith(f'"{dev}" corpus/dev.spacy --format spacy')
     assert project["workflows"]["all"][-5:-3] == ["tune-lexical", "evaluate"]  # nothing in dev is NIL
-    assert load_config(folder / "configs" / "train.cfg")["paths"]["encoder"] == str(tmp_path)
+    config = load_config(folder / "configs" / "train.cfg")
+    assert config["paths"]["encoder"] == str(tmp_path)
+    assert config["components"]["pel_linker"]["model"]["entity_template"] == "biomedical"
 
 
 def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
@@ -114,13 +117,14 @@ def test_a_folder_that_is_there_is_kept_unless_forced(tmp_path, kb, corpus):
 def test_without_a_corpus_it_makes_a_linker_of_the_kb(tmp_path, kb, corpus):
     folder, encoder = tmp_path / "project", tmp_path / "encoder"
     encoder.mkdir()
-    result = new_project(folder, "--kb", kb, "--encoder", encoder)
+    result = new_project(folder, "--kb", kb, "--encoder", encoder, "--template", "general")
     assert result.exit_code == 0, result.output
     assert f"Next: python -m spacy project run all {folder}" in result.output
     project = srsly.read_yaml(folder / "project.yml")
     assert project["vars"]["vocabulary"] == str(kb) and project["workflows"]["all"] == ["new-linker"]
     (line,) = scripts(folder)["new-linker"]
     assert line.startswith('python -m spacy pel new-linker "${vars.vocabulary}" linker --find') and str(encoder) in line
+    assert "--template general" in line
     assert "--learn" in scripts(folder)["learn"][0]
     assert sorted(path.name for path in folder.iterdir()) == ["project.yml"]
     for arguments, message in [
