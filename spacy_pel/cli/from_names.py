@@ -103,14 +103,16 @@ def learn_names(nlp: Language, gpu_id: int) -> None:
 
 
 def tune(nlp: Language, texts: Sequence[Path]) -> None:
-    """Fit what names count and the NIL threshold to names of the KB. A KB too small for it keeps the defaults."""
-    from ..pipeline.tuning import tune_to_kb
-
+    """Fit the NIL threshold to names of the KB; what names count stays as it is by default. With a KB too small for it
+    nothing is NIL."""
     linker: Any = nlp.get_pipe("pel_linker")
     try:
-        tune_to_kb(linker, texts=_docs(nlp, texts), progress=True)
+        too_few = linker.tune_nil(texts=_docs(nlp, texts), progress=True).too_few
     except PelError as error:
-        msg.warn(f"Names count as they do by default, and nothing is NIL yet: {error}")
+        msg.warn(f"Nothing is NIL yet: {error}")
+    else:
+        if too_few is not None:
+            msg.warn(too_few)
 
 
 def _docs(nlp: Language, texts: Sequence[Path]) -> Iterator[Doc]:

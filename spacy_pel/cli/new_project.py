@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Iterator
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,7 +36,7 @@ TUNE_UNTRAINED = (
 )
 
 
-class _Template(Template):
+class _Template(string.Template):
     """`%{name}`, since `${name}` belongs to spaCy."""
 
     delimiter = "%"
