@@ -50,4 +50,5 @@ def tune_lexical(
     rows += [(key, *(f"{one[key]:.4f}" for one in (tuned.before, tuned.by_default, tuned.after))) for key in shown]
     msg.table(rows, header=("", "similarity alone", "by default", "fitted"), aligns=("l", "r", "r", "r"), divider=True)
     if tuned.recall is not None:
-        msg.text(f"recall_at_1 fitted, nine in ten draws of these documents: {tuned.recall.ends}")
+        drawn = "names" if dev is None else "documents"
+        msg.text(f"recall_at_1 fitted, nine in ten draws of these {drawn}: {tuned.recall.ends}")

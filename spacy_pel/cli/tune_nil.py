@@ -54,7 +54,7 @@ def tune_nil(
             ("NIL precision", f"{tuned.precision:.4f}"),
             ("NIL recall", f"{tuned.recall:.4f}"),
             ("NIL F1", f"{tuned.f1:.4f}"),
-            ("NIL F1 on other documents", elsewhere),
+            (f"NIL F1 on other {'names' if dev is None else 'documents'}", elsewhere),
             ("NIL mentions", f"{tuned.n_nil:,} of {tuned.n_mentions:,}"),
             ("In the KB and linked right", f"{tuned.linked_right:.4f} (without a threshold {tuned.recall_at_1:.4f})"),
             ("Calibration error", f"{found.link_ece:.4f}"),
