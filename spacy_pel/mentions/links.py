@@ -93,8 +93,8 @@ def warn_without_mentions(docs: Iterable[Doc], name: str, spans_key: str | None)
     if spans_key is None:
         if any(len(doc) and not doc.has_annotation("ENT_IOB") for doc in docs):
             warnings.warn(
-                f"{name} links doc.ents, and no component has looked for entities before it: add an `ner`, an "
-                f"`entity_ruler` or any other that sets doc.ents, with nlp.add_pipe(..., before={name!r}).",
+                f"{name} links doc.ents, and no component has looked for entities before it: add an `ner`, a "
+                f"`pel_finder` or any other that sets doc.ents, with nlp.add_pipe(..., before={name!r}).",
                 stacklevel=1,
             )
     elif without := next((doc for doc in docs if spans_key not in doc.spans), None):
