@@ -56,7 +56,7 @@ class PelLinker(TrainablePipe):
         kb: The KB, or None.
         objective: What training minimises.
         settings: How it links.
-        tuned: What was tuned on annotated mentions.
+        tuned: What was tuned on mentions, or on names of the KB.
         session: The training that is going on, or None.
         scorer: What `score` calls, or None.
     """
