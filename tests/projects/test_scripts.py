@@ -215,6 +215,17 @@ def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     assert sizes[0] < sizes[1] and sizes[2] == sizes[0] + sizes[1]
 
 
+@pytest.mark.parametrize("by", ["finder", "ruler"])
+def test_mentions_are_found_by_the_names_of_a_kb_and_counted(tmp_path, by):
+    kb, nlp = make_kb(tmp_path / "kb"), spacy.blank("en")
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    module = script("find_mentions", "shared")
+    module.main(kb.path, tmp_path / "dev.spacy", tmp_path / "m" / "found.json", module.Finder(by), min_length=3)
+    found = srsly.read_json(tmp_path / "m" / "found.json")
+    assert (found["n_gold"], found["n_found"], found["precision"]) == (12, 11, 1.0)  # "AF" is too short
+    assert found["recall"] == pytest.approx(11 / 12) and found["peak_mb"] > 0
+
+
 def test_the_picture_of_links_has_what_render_links_has():
     pytest.importorskip("matplotlib")
     linked = script("linked", "quickstart")
