@@ -54,6 +54,16 @@ def choose(kb: KnowledgeBase, template: Template | None, vectors: str | None) ->
     )
 
 
+def check_lang(lang: str) -> None:
+    """Raise `PelError` where spaCy has no tokenizer for that language."""
+    import spacy
+
+    try:
+        spacy.blank(lang)
+    except ImportError as error:
+        raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
+
+
 def started(kb: KnowledgeBase, encoder: str, chosen: Chosen, *, lang: str, texts: Sequence[Path]) -> Language:
     """A pipeline with a linker to `kb`, untrained, and the config that it can learn by.
 
@@ -65,15 +75,11 @@ def started(kb: KnowledgeBase, encoder: str, chosen: Chosen, *, lang: str, texts
         texts: Unannotated texts to read names in, should it learn.
 
     Raises:
-        PelError: There is no tokenizer for `lang`, or the encoder cannot be loaded.
+        PelError: The encoder cannot be loaded.
     """
     from spacy.training.initialize import init_nlp
-    from spacy.util import get_lang_class, load_config
+    from spacy.util import load_config
 
-    try:
-        get_lang_class(lang)
-    except ImportError as error:
-        raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
     overrides: dict[str, Any] = {
         "paths.kb": str(kb.path),
         "paths.encoder": encoder,

@@ -61,10 +61,11 @@ def new_linker(
     Example: python -m spacy pel new-linker uberon.obo linker --encoder cambridgeltl/SapBERT-from-PubMedBERT-fulltext
     """
     from ..files.folders import new_folder
-    from .from_names import choose, learn_names, started, tune
+    from .from_names import check_lang, choose, learn_names, started, tune
 
     start = perf_counter()
     check_out(out, force)
+    check_lang(lang)
     for path in texts or ():
         if not path.exists():
             raise PelError(f"--texts {path} does not exist")
