@@ -53,4 +53,4 @@ def compact(
         meta["indexes"][fingerprint] = write_again(path, fingerprint, index.record, index.blocks(), owners)
         writing.forget_vectors(connection, meta, fingerprint)
     writing.renumber_rows(connection, meta)
-    writing.bring_names_up_to_date(connection, meta)
+    writing.bring_names_up_to_date(path, connection, meta)

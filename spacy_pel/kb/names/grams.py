@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .normal_form import normalized
+
 BITS = 21  # of a code point
+TINY = 1e-9
 
 
 class NameGrams(NamedTuple):
@@ -20,6 +23,54 @@ class NameGrams(NamedTuple):
 
     grams: np.ndarray
     names: np.ndarray
+
+
+class Text(NamedTuple):
+    """A text as an index of names sees it.
+
+    Attributes:
+        grams: (g,) int64 its distinct 3-grams, ascending.
+        numbers: (n,) the numbers of those that names of the index have, ascending.
+        weights: (n,) float64, of these.
+        norm: The root of the sum of the weights of all.
+    """
+
+    grams: np.ndarray
+    numbers: np.ndarray
+    weights: np.ndarray
+    norm: float
+
+
+class Vocabulary(NamedTuple):
+    """The 3-grams that an index numbers.
+
+    Attributes:
+        grams: (v,) int64, ascending.
+        counts: (v,) how many names have each.
+        n_names: How many names were counted.
+    """
+
+    grams: np.ndarray
+    counts: np.ndarray
+    n_names: int
+
+    def text(self, text: str) -> Text:
+        """`text`, once it is normalised."""
+        grams = np.unique(name_grams([normalized(text)]).grams)
+        places, known = self._places(grams)
+        weights = self.weights(grams)
+        norm = max(float(np.sqrt(weights.sum())), TINY)
+        return Text(grams, places[known], weights[known], norm)
+
+    def weights(self, grams: np.ndarray) -> np.ndarray:
+        """The weights (g,) float64 of `grams` (g,), known or not."""
+        places, known = self._places(grams)
+        return squared_idf(np.where(known, self.counts[places], 0), self.n_names)
+
+    def _places(self, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each 3-gram, and whether it has one."""
+        places = np.minimum(np.searchsorted(self.grams, grams), len(self.grams) - 1)
+        return places, self.grams[places] == grams
 
 
 def name_grams(forms: Iterable[str]) -> NameGrams:
