@@ -8,7 +8,6 @@ from typing import TypedDict
 
 from ..errors import PelError
 
-
 SAMPLES, SAMPLE_BYTES = 64, 4096
 
 

@@ -32,7 +32,7 @@ class Counted(NamedTuple):
     first: np.ndarray
     grams: np.ndarray
     counts: np.ndarray
-    chunks: list[tuple[np.ndarray, np.ndarray]]
+    chunks: list[tuple[np.ndarray, ...]]
 
 
 def write_file(path: Path, forms: Iterable[list[str]]) -> tuple[Layout, Vocabulary]:
@@ -136,7 +136,7 @@ class _Writer:
 
 def _count(forms: Iterable[list[str]], spilled: IO[bytes]) -> Counted:
     first = array("q", [0])
-    found = []
+    found: list[tuple[np.ndarray, np.ndarray]] = []
     names = _flat(forms, first)
     while chunk := list(islice(names, CHUNK)):
         grams, owner = name_grams(chunk)
@@ -144,7 +144,7 @@ def _count(forms: Iterable[list[str]], spilled: IO[bytes]) -> Counted:
         spilled.write(owner.astype("<u2").tobytes())
         found.append((own, counts))
     vocabulary = np.unique(np.concatenate([own for own, _ in found]))
-    chunks = [(np.searchsorted(vocabulary, own), counts) for own, counts in found]
+    chunks: list[tuple[np.ndarray, ...]] = [(np.searchsorted(vocabulary, own), counts) for own, counts in found]
     totals = np.zeros(len(vocabulary), dtype=np.int64)
     for numbers, counts in chunks:
         totals[numbers] += counts
@@ -160,8 +160,6 @@ def _flat(forms: Iterable[list[str]], first: array) -> Iterator[str]:
 def _sorting(grams: np.ndarray) -> np.ndarray:
     """`np.argsort(grams, kind="stable")`, by 16 bits at a time, which numpy sorts far faster."""
     order = np.argsort(grams.astype(np.uint16), kind="stable")
-    return order if grams.dtype.itemsize == 2 else order[np.argsort((grams >> 16).astype(np.uint16)[order], kind="stable")]
-
-
-def _fitting(most: int) -> str:
-    return "<u4" if most < 1 << 32 else "<i8"
+    if grams.dtype.itemsize > 2:
+        order = order[np.argsort((grams >> 16).astype(np.uint16)[order], kind="stable")]
+    return order

@@ -1,14 +1,12 @@
 """The names of a KB in a memory-mapped file, of which a search reads only where the most alike can be.
 
-A name that shares the weight c with a text has the cosine c / (m n), for their norms m and n. As c is at most m², at most
-n², and at most the weight R of all 3-grams of the text from the first one on that they share, the cosine is at most
-min(m / n, n / m, R / (m n)). With the 3-grams from the rarest to the commonest, and the names cut into blocks by their
-norm, that is a bound for each cell: the names of a block that have a 3-gram. The cells of the highest bounds are read, as
-many as `BUDGET` allows. Names whose cosine is over the highest bound that was left out have all been seen. See Bayardo,
-Ma and Srikant 2007 (https://doi.org/10.1145/1242572.1242591) for such bounds.
+A name that shares the weight c with a text has the cosine c / (m n), for their norms m and n. As c is at most m², at
+most n², and at most the weight R of all 3-grams of the text from the first one on that they share, the cosine is at
+most min(m / n, n / m, R / (m n)). With the 3-grams from the rarest to the commonest, and the names cut into blocks by
+their norm, that is a bound for each cell: the names of a block that have a 3-gram. The cells of the highest bounds are
+read, as many as `BUDGET` allows: so all names are seen whose cosine is over the highest bound that was left out.
 
-Of the names that were read, those with the largest share of what could be common are then compared with the text, 3-gram
-by 3-gram.
+Of the names that were read, those that share the most are then compared with the text, 3-gram by 3-gram.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ from .grams import TINY, Text
 from .runs import places, runs
 
 BUDGET = 16_384  # postings that a search reads
-COMPARED = 16  # times k names are then compared
+COMPARED = 1024  # names, or `PER_RESULT` times as many as are asked for, that are then compared
+PER_RESULT = 16
 LEVELS = 128  # of bounds, between 0 and 1
 
 
@@ -102,7 +101,7 @@ class FileNames:
         bound = np.minimum(left / (norm * least), np.minimum(self._most / norm, norm / least))
         level = np.minimum(bound * LEVELS, LEVELS - 1).astype(np.int64)
         sizes = np.bincount(level.ravel(), lengths.ravel(), LEVELS)[::-1].cumsum()[::-1]
-        return level >= min(int((sizes > BUDGET).sum()), LEVELS - 1)
+        return level >= min(int((sizes > BUDGET).sum()), int((sizes > 0).sum()) - 1)
 
     def _summed(self, names: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Each of `names` (p,) once, with the sum of its `weights` (p,)."""
@@ -133,11 +132,12 @@ class FileMatch:
 
     def best(self, k: int, within: EntityRows | None) -> EntityRows:
         """The rows of about the `k` entities that are most alike."""
-        if within is not None and len(within) <= COMPARED * k:
+        n_names = max(COMPARED, PER_RESULT * k)
+        if within is not None and len(within) <= n_names:
             rows = EntityRows(within[within < self._names.n_rows])
             alike = self.scores(rows)
         else:
-            rows, alike = self._names.found(self._text, COMPARED * k, within)
+            rows, alike = self._names.found(self._text, n_names, within)
         order = np.argsort(-alike)[: int((alike > 0).sum())]
         _, first = np.unique(rows[order], return_index=True)
         return EntityRows(rows[order[np.sort(first)[:k]]]) if len(order) else no_rows()

@@ -52,7 +52,13 @@ def write_names(folder: Path, forms: Iterable[list[str]], before: dict[str, Any]
     finally:
         part.unlink(missing_ok=True)
     name = path.relative_to(folder).as_posix()
-    return {"name": name, **hash_of(path), "sample": sample_digest(path), "bits": layout.bits, "arrays": layout.places}, vocabulary
+    return {
+        "name": name,
+        **hash_of(path),
+        "sample": sample_digest(path),
+        "bits": layout.bits,
+        "arrays": layout.places,
+    }, vocabulary
 
 
 def mapped_names(folder: Path, record: dict[str, Any], n_grams: int) -> FileNames:
@@ -66,20 +72,20 @@ def mapped_names(folder: Path, record: dict[str, Any], n_grams: int) -> FileName
     Raises:
         PelError: The file is missing or another one.
     """
-    path = _path(folder, record)
-    if not path.is_file():
-        raise PelError(f"{path}: the file is missing; {_remedy(folder)}")
-    # To read past the end of a mapped file would end the process.
-    if path.stat().st_size != record["size"] or sample_digest(path) != record["sample"]:
-        raise PelError(f"{path}: is not the file that was written; {_remedy(folder)}")
+    if not is_there(folder, record):  # to read past the end of a mapped file would end the process
+        raise PelError(
+            f"{_path(folder, record)}: is missing, or not the file that was written; copy it again, or run `python -m "
+            f"spacy pel kb compact {folder}`."
+        )
     layout = Layout(record["bits"], record["arrays"])
-    return FileNames(layout.views(np.memmap(path, np.uint8, "r")), layout.bits, n_grams)
+    data = np.memmap(_path(folder, record), np.uint8, "r")
+    return FileNames(layout.views(data), layout.bits, n_grams)
 
 
 def is_there(folder: Path, record: dict[str, Any]) -> bool:
-    """Whether the KB at `folder` has the file, of its size."""
+    """Whether the KB at `folder` has the file, by its size and a sample of its bytes."""
     path = _path(folder, record)
-    return path.is_file() and path.stat().st_size == record["size"]
+    return path.is_file() and path.stat().st_size == record["size"] and sample_digest(path) == record["sample"]
 
 
 def changed(folder: Path, record: dict[str, Any]) -> str | None:
@@ -123,7 +129,3 @@ def _path(folder: Path, record: dict[str, Any]) -> Path:
 def _number(record: dict[str, Any] | None) -> int:
     found = NAME.fullmatch(record["name"]) if record else None
     return int(found[1]) if found else 0
-
-
-def _remedy(folder: Path) -> str:
-    return f"copy it again, or run `python -m spacy pel kb compact {folder}`."

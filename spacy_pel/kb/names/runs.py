@@ -8,7 +8,7 @@ LIMIT = 1 << 26  # more is read by no look-up, only from a damaged file
 
 
 def runs(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Those of `values` that lie from each of `starts` (n,) on, as many as `lengths` (n,) says, one run behind the other.
+    """Those of `values` from each of `starts` (n,) on, as many as `lengths` (n,) says, one run behind the other.
 
     Raises:
         ValueError: A length is negative, or there are too many. An `IndexError` is raised for what lies outside.

@@ -15,8 +15,8 @@ import numpy as np
 
 from ...errors import PelError
 from ..entity import Entity
-from ..names.normal_form import alias_key, distinct_forms
 from ..names.files import is_there, write_names
+from ..names.normal_form import alias_key, distinct_forms
 from ..names.tables import in_tables, write_arrays, write_tables
 from ..numbering import EntityRows
 from . import digest, schema
@@ -37,7 +37,10 @@ def build(
     retired: Iterable[tuple[str, str]],
     notes: dict[str, str],
 ) -> None:
-    """Fill an empty file with `entities`, numbered from row 0 in their order, and a `meta` with `notes`. folder: Of the KB."""
+    """Fill an empty file with `entities`, numbered from row 0 in their order, and a `meta` with `notes`.
+
+    The file of their names, if they get one, is written below `folder`, that of the KB.
+    """
     # A file that is not finished is thrown away, and a finished one synced by the caller: no journal needed.
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
