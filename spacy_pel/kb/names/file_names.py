@@ -19,8 +19,8 @@ from ..numbering import EntityRows, no_rows
 from .grams import TINY, Text
 from .runs import places, runs
 
-BUDGET = 16_384  # postings that a search reads
-COMPARED = 1024  # names, or `PER_RESULT` times as many as are asked for, that are then compared
+BUDGET = 32_768  # postings that a search reads
+COMPARED = 2048  # names, or `PER_RESULT` times as many as are asked for, that are then compared
 PER_RESULT = 16
 LEVELS = 128  # of bounds, between 0 and 1
 
