@@ -328,7 +328,7 @@ def test_a_failing_build_leaves_the_old_kb(old):
 
 
 NAME_KILLS = {
-    "while the file is written": "building._Writer.write = die",
+    "while the file is written": "building._Writer.write_keys = die",
     "before the file gets its name": "Path.rename = die",
     "before meta names it": "writing.write_arrays = die",
     "before the commit": "schema.write_meta = die",

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 
-from .grams import TINY, Vocabulary, name_grams, squared_idf
+from .counting import CHUNK, Counting
+from .grams import SIZE, Vocabulary
 from .layout import Layout
 from .runs import runs
 
-CHUNK = 1 << 16  # names at once: their numbers within a chunk take 16 bits
+KEY_SIZE = 4  # characters of what names are found by
 POSTINGS_AT_ONCE = 1 << 22
-
-
-class Counted(NamedTuple):
-    """The names, once all are read.
-
-    Attributes:
-        first: (n_entities + 1,) The first name of each entity.
-        grams: (g,) int64 the 3-grams, ascending.
-        counts: (g,) how many names have each.
-        chunks: For each chunk of names, the numbers of its 3-grams and how many of its names have each.
-    """
-
-    first: np.ndarray
-    grams: np.ndarray
-    counts: np.ndarray
-    chunks: list[tuple[np.ndarray, ...]]
 
 
 def write_file(path: Path, forms: Iterable[list[str]]) -> tuple[Layout, Vocabulary]:
@@ -45,110 +31,107 @@ def write_file(path: Path, forms: Iterable[list[str]]) -> tuple[Layout, Vocabula
     Returns:
         The layout of the file, and the 3-grams that it numbers.
     """
-    with TemporaryFile(dir=path.parent) as spilled, TemporaryFile(dir=path.parent) as blocks, path.open("wb+") as file:
-        counted = _count(forms, spilled)
-        n_names, n_pairs = int(counted.first[-1]), int(counted.counts.sum())
-        layout = Layout.of(len(counted.first) - 1, n_names, len(counted.grams), n_pairs)
+    with ExitStack() as stack:
+        spilled = [stack.enter_context(TemporaryFile(dir=path.parent)) for _ in range(4)]
+        file = stack.enter_context(path.open("wb"))
+        grams, keys = Counting(SIZE, spilled[0]), Counting(KEY_SIZE, spilled[1])
+        first = array("q", [0])
+        names = _flat(forms, first)
+        while chunk := list(islice(names, CHUNK)):
+            grams.add(chunk)
+            keys.add(chunk)
+        vocabulary, known = grams.vocabulary(), keys.vocabulary()
+        n_names = first[-1]
+        layout = Layout.of(
+            len(first) - 1, n_names, len(vocabulary.grams), grams.n_pairs, len(known.grams), keys.n_pairs
+        )
         file.truncate(layout.size)
-        _Writer(file, layout, counted).write(spilled, blocks)
-    return layout, Vocabulary(counted.grams, counted.counts, n_names)
+        writer = _Writer(file, layout)
+        writer.write_names(np.array(first), grams, vocabulary)
+        writer.write_keys(np.array(first), keys, known, spilled[2], spilled[3])
+    return layout, vocabulary
 
 
 class _Writer:
-    def __init__(self, file: IO[bytes], layout: Layout, counted: Counted) -> None:
-        self._file, self._layout, self._counted, self._size = file, layout, counted, 1 << layout.bits
+    def __init__(self, file: IO[bytes], layout: Layout) -> None:
+        self._file, self._layout, self._size = file, layout, 1 << layout.bits
         self._written: dict[str, int] = {}
 
-    def write(self, spilled: IO[bytes], blocks: IO[bytes]) -> None:
-        """Write all arrays."""
-        self._put("entities", self._counted.first)
-        norms, starts = self._write_forward(spilled)
-        order = np.argsort(norms, kind="stable")
-        owner = np.repeat(np.arange(len(self._counted.first) - 1, dtype=np.uint32), np.diff(self._counted.first))
+    def write_names(self, first: np.ndarray, grams: Counting, vocabulary: Vocabulary) -> None:
+        """Write what names are compared by. first: (e + 1,) the first name of each entity."""
+        self._put("entities", first)
+        self._put("names", np.zeros(1))
+        end = 0
+        for names in grams.of_names(vocabulary, self._layout.places["grams"][0]):
+            self._put("grams", names.numbers)
+            self._put("norms", names.norms)
+            self._put("names", end + np.cumsum(names.lengths))
+            end += len(names.numbers)
+
+    def write_keys(
+        self, first: np.ndarray, keys: Counting, known: Vocabulary, by_name: IO[bytes], by_block: IO[bytes]
+    ) -> None:
+        """Write what names are found by. The last two are empty files to write to."""
+        norms, lengths = [], []
+        for names in keys.of_names(known, "<u4"):
+            by_name.write(names.numbers.tobytes())
+            norms.append(names.norms.astype(np.float32))
+            lengths.append(names.lengths)
+        norm, starts = np.concatenate(norms), np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+        order = np.argsort(norm, kind="stable")
+        self._put("keys", known.grams)
+        self._put("counts", known.counts)
         self._put("order", order)
-        self._put("owners", owner[order])
-        cells = self._spill_blocks(order, starts, blocks)
+        self._put("owners", np.repeat(np.arange(len(first) - 1, dtype=np.uint32), np.diff(first))[order])
         lows = np.arange(0, len(order), self._size)
         highs = np.minimum(lows + self._size, len(order)) - 1
-        self._put("bounds", np.concatenate([norms[order[lows]], norms[order[highs]]]))
-        self._put("cells", np.concatenate([[0], np.cumsum(cells.T.ravel(), dtype=np.int64)]))
-        self._write_postings(cells, blocks)
+        self._put("bounds", np.concatenate([norm[order[lows]], norm[order[highs]]]))
+        self._write_postings(self._spill_blocks(order, starts, len(known.grams), by_name, by_block), by_block)
 
-    def _write_forward(self, spilled: IO[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        counted = self._counted
-        n_names = int(counted.first[-1])
-        squares = squared_idf(counted.counts, n_names)
-        kind = self._layout.places["grams"][0]
-        norms, lengths = [], []
-        spilled.seek(0)
-        for start, (numbers, counts) in zip(range(0, n_names, CHUNK), counted.chunks, strict=True):
-            size = min(CHUNK, n_names - start)
-            name = np.frombuffer(spilled.read(2 * int(counts.sum())), "<u2")
-            norms.append(np.sqrt(np.bincount(name, np.repeat(squares[numbers], counts), minlength=size)))
-            lengths.append(np.bincount(name, minlength=size))
-            self._put("grams", np.repeat(numbers.astype(kind), counts)[np.argsort(name, kind="stable")])
-        every = np.maximum(np.concatenate(norms), TINY).astype("<f4")
-        starts = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-        self._put("norms", every)
-        self._put("names", starts)
-        return every, starts
-
-    def _spill_blocks(self, order: np.ndarray, starts: np.ndarray, blocks: IO[bytes]) -> np.ndarray:
-        self._file.flush()
-        forward = self._layout.views(np.memmap(self._file, np.uint8, "r"))["grams"]
+    def _spill_blocks(
+        self, order: np.ndarray, starts: np.ndarray, n_keys: int, by_name: IO[bytes], by_block: IO[bytes]
+    ) -> np.ndarray:
+        """Write the lists of block after block. Returns their lengths (b, n_keys) uint32."""
+        by_name.flush()
+        numbers = np.memmap(by_name, "<u4", "r") if starts[-1] else np.zeros(0, "<u4")
         cells = []
         for start in range(0, len(order), self._size):
             names = order[start : start + self._size]
             lengths = starts[names + 1] - starts[names]
-            grams = runs(forward, starts[names], lengths)
+            own = runs(numbers, starts[names], lengths)
             local = np.repeat(np.arange(len(names), dtype="<u2"), lengths)
-            blocks.write(local[_sorting(grams)].tobytes())
-            cells.append(np.bincount(grams, minlength=len(self._counted.grams)).astype(np.uint32))
+            by_block.write(local[_sorting(own)].tobytes())
+            cells.append(np.bincount(own, minlength=n_keys).astype(np.uint32))
         return np.stack(cells)
 
-    def _write_postings(self, cells: np.ndarray, blocks: IO[bytes]) -> None:
-        """From block after block to 3-gram after 3-gram. cells: (n_blocks, g) the lengths of the lists."""
-        before = np.zeros((len(cells), cells.shape[1] + 1), dtype=np.int64)
-        np.cumsum(cells, axis=1, out=before[:, 1:])
-        begin = np.concatenate([[0], np.cumsum(before[:, -1])])
+    def _write_postings(self, cells: np.ndarray, by_block: IO[bytes]) -> None:
+        """From block after block to key after key. cells: (b, n_keys) the lengths of the lists."""
+        sizes = cells.sum(axis=1, dtype=np.int64)
+        next_places = 2 * (np.cumsum(sizes) - sizes)
         ends = np.cumsum(cells.sum(axis=0, dtype=np.int64))
-        start = 0
+        self._put("cells", np.zeros(1))
+        start = done = 0
         while start < len(ends):
-            done = ends[start - 1] if start else 0
             stop = max(start + 1, int(np.searchsorted(ends, done + POSTINGS_AT_ONCE, side="right")))
-            parts = []
-            for block in range(len(cells)):
-                blocks.seek(2 * int(begin[block] + before[block, start]))
-                parts.append(blocks.read(2 * int(before[block, stop] - before[block, start])))
             own = cells[:, start:stop].astype(np.int64)
-            places = (np.cumsum(own) - own.ravel()).reshape(own.shape)
-            self._put("postings", runs(np.frombuffer(b"".join(parts), "<u2"), places.T.ravel(), own.T.ravel()))
-            start = stop
+            parts = []
+            for block, size in enumerate(own.sum(axis=1)):
+                by_block.seek(next_places[block])
+                parts.append(by_block.read(2 * size))
+                next_places[block] += 2 * size
+            begin = (np.cumsum(own) - own.ravel()).reshape(own.shape)
+            self._put("postings", runs(np.frombuffer(b"".join(parts), "<u2"), begin.T.ravel(), own.T.ravel()))
+            self._put("cells", done + np.cumsum(own.T))
+            start, done = stop, int(ends[stop - 1])
 
     def _put(self, key: str, values: np.ndarray) -> None:
+        """Write more of an array."""
         kind, start, _ = self._layout.places[key]
         written = self._written.get(key, 0)
-        self._file.seek(start + written)
         data = np.ascontiguousarray(values, dtype=kind)
+        self._file.seek(start + written)
         self._file.write(data.data)
         self._written[key] = written + data.nbytes
-
-
-def _count(forms: Iterable[list[str]], spilled: IO[bytes]) -> Counted:
-    first = array("q", [0])
-    found: list[tuple[np.ndarray, np.ndarray]] = []
-    names = _flat(forms, first)
-    while chunk := list(islice(names, CHUNK)):
-        grams, owner = name_grams(chunk)
-        own, counts = np.unique(grams, return_counts=True)
-        spilled.write(owner.astype("<u2").tobytes())
-        found.append((own, counts))
-    vocabulary = np.unique(np.concatenate([own for own, _ in found]))
-    chunks: list[tuple[np.ndarray, ...]] = [(np.searchsorted(vocabulary, own), counts) for own, counts in found]
-    totals = np.zeros(len(vocabulary), dtype=np.int64)
-    for numbers, counts in chunks:
-        totals[numbers] += counts
-    return Counted(np.array(first), vocabulary, totals, chunks)
 
 
 def _flat(forms: Iterable[list[str]], first: array) -> Iterator[str]:
@@ -157,9 +140,7 @@ def _flat(forms: Iterable[list[str]], first: array) -> Iterator[str]:
         yield from own
 
 
-def _sorting(grams: np.ndarray) -> np.ndarray:
-    """`np.argsort(grams, kind="stable")`, by 16 bits at a time, which numpy sorts far faster."""
-    order = np.argsort(grams.astype(np.uint16), kind="stable")
-    if grams.dtype.itemsize > 2:
-        order = order[np.argsort((grams >> 16).astype(np.uint16)[order], kind="stable")]
-    return order
+def _sorting(numbers: np.ndarray) -> np.ndarray:
+    """`np.argsort(numbers, kind="stable")`, by 16 bits at a time, which numpy sorts far faster."""
+    order = np.argsort(numbers.astype(np.uint16), kind="stable")
+    return order[np.argsort((numbers >> 16).astype(np.uint16)[order], kind="stable")]

@@ -6,7 +6,8 @@ most min(m / n, n / m, R / (m n)). With the 3-grams from the rarest to the commo
 their norm, that is a bound for each cell: the names of a block that have a 3-gram. The cells of the highest bounds are
 read, as many as `BUDGET` allows: so all names are seen whose cosine is over the highest bound that was left out.
 
-Of the names that were read, those that share the most are then compared with the text, 3-gram by 3-gram.
+It is done with 4-grams, which are rarer. Of the names that were read, those that share the most are then compared with
+the text, 3-gram by 3-gram. A name that shares no 4-gram with the text is not found.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..numbering import EntityRows, no_rows
-from .grams import TINY, Text
+from .building import KEY_SIZE
+from .grams import TINY, Text, Vocabulary
 from .runs import places, runs
 
 BUDGET = 32_768  # postings that a search reads
@@ -41,6 +43,7 @@ class FileNames:
             n_grams: How many 3-grams the index numbers.
         """
         self.n_rows = len(arrays["entities"]) - 1
+        self._keys = Vocabulary(arrays["keys"], arrays["counts"], len(arrays["order"]), KEY_SIZE)
         self._arrays, self._bits, self._n_grams = arrays, bits, n_grams
         self._least, self._most = arrays["bounds"].reshape(2, -1).astype(np.float64)
         self._idle: list[np.ndarray] = []  # of zeros (n_names,), to sum up in
@@ -69,7 +72,7 @@ class FileNames:
 
     def found(self, text: Text, n: int, within: EntityRows | None) -> tuple[EntityRows, np.ndarray]:
         """About the `n` names most like a text, as the rows (m,) of their entities and how alike they are (m,)."""
-        names, guess = self._read(text)
+        names, guess = self._read(self._keys.text(text.text))
         rows = self._arrays["owners"][names].astype(np.int64)
         if within is not None:
             allowed = self._allowed(within)[rows]

@@ -1,8 +1,9 @@
 """The arrays of an index of names in one file, behind one another.
 
-Names are numbered twice: in the order of the entities, and by their norm, least first. In the second order they are cut
-into blocks of 2^bits names. An index has e entities, n names, b blocks and g distinct 3-grams, and p times a name has a
-3-gram.
+Names are compared by their 3-grams and found by their 4-grams, here called keys: these are rarer, so that far shorter
+lists lead to the same names. Names are numbered twice: in the order of the entities, and by their norm as a set of
+keys, least first. In the second order they are cut into blocks of 2^bits names. An index has e entities, n names, b
+blocks and k distinct keys; p times a name has a 3-gram, and q times a key.
 
 | array | length | what it holds |
 | --- | --- | --- |
@@ -10,11 +11,13 @@ into blocks of 2^bits names. An index has e entities, n names, b blocks and g di
 | names | n + 1 | where the 3-grams of each name begin in `grams` |
 | norms | n | of each name |
 | grams | p | the numbers of the 3-grams of each name, ascending |
+| keys | k | hashed, ascending |
+| counts | k | how many names have each |
 | order | n | for each name in the second order, its number in the first |
 | owners | n | for each name in the second order, the row of its entity |
 | bounds | 2 b | the least norm in each block, then the greatest |
-| cells | g b + 1 | where the names of a block that have a 3-gram begin in `postings`, 3-gram after 3-gram |
-| postings | p | their numbers within the block |
+| cells | k b + 1 | where the names of a block that have a key begin in `postings`, key after key |
+| postings | q | their numbers within the block |
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import numpy as np
 
 ALIGNED = 64  # bytes
 TYPES = {"<u2", "<u4", "<i8", "<f4"}
-KEYS = ("entities", "names", "norms", "grams", "order", "owners", "bounds", "cells", "postings")
+ARRAYS = ("entities", "names", "norms", "grams", "keys", "counts", "order", "owners", "bounds", "cells", "postings")
 BLOCKS, MOST_BITS = 64, 16  # so that numbers within a block take 16 bits
 
 
@@ -44,21 +47,23 @@ class Layout:
         self.places = {key: (str(kind), int(start), int(count)) for key, (kind, start, count) in places.items()}
 
     @classmethod
-    def of(cls, n_entities: int, n_names: int, n_grams: int, n_pairs: int) -> Layout:
+    def of(cls, n_entities: int, n_names: int, n_grams: int, n_pairs: int, n_keys: int, n_key_pairs: int) -> Layout:
         """For an index of this size."""
         bits = min(MOST_BITS, (n_names // BLOCKS).bit_length())
         n_blocks = -(-n_names // (1 << bits))
-        pointer = "<u4" if n_pairs < 1 << 32 else "<i8"
+        pointer = "<u4" if max(n_pairs, n_key_pairs) < 1 << 32 else "<i8"
         sizes = {
             "entities": ("<u4", n_entities + 1),
             "names": (pointer, n_names + 1),
             "norms": ("<f4", n_names),
             "grams": ("<u2" if n_grams <= 1 << 16 else "<u4", n_pairs),
+            "keys": ("<i8", n_keys),
+            "counts": ("<u4", n_keys),
             "order": ("<u4", n_names),
             "owners": ("<u4", n_names),
             "bounds": ("<f4", 2 * n_blocks),
-            "cells": (pointer, n_grams * n_blocks + 1),
-            "postings": ("<u2", n_pairs),
+            "cells": (pointer, n_keys * n_blocks + 1),
+            "postings": ("<u2", n_key_pairs),
         }
         places, start = {}, 0
         for key, (kind, count) in sizes.items():
@@ -77,6 +82,6 @@ class Layout:
         Raises:
             ValueError: They do not lie there.
         """
-        if set(self.places) != set(KEYS) or not {kind for kind, *_ in self.places.values()} <= TYPES:
+        if set(self.places) != set(ARRAYS) or not {kind for kind, *_ in self.places.values()} <= TYPES:
             raise ValueError("meta does not say where its arrays of names are")
         return {key: np.frombuffer(data, kind, count, start) for key, (kind, start, count) in self.places.items()}
