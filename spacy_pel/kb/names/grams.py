@@ -84,8 +84,12 @@ class Vocabulary(NamedTuple):
 
 
 def name_grams(forms: Iterable[str], size: int = SIZE) -> NameGrams:
-    """The 3-grams of normalised names, each with a space before and behind it; or parts of more characters, hashed, with
-    more spaces."""
+    """The 3-grams of normalised names, each with a space before and behind it.
+
+    Args:
+        forms: The names.
+        size: In characters, for longer parts than 3-grams: these are hashed, and the first has but one character.
+    """
     margin = " " * (size - 2)
     padded = [f"{margin}{form}{margin}" for form in forms]
     points = np.frombuffer("".join(padded).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
