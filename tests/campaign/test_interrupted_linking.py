@@ -64,12 +64,13 @@ def test_ctrl_c_while_linking(folder, interrupt):
         if number % 50 == 0:
             nlp = spacy.load(folder)  # what is computed once can be interrupted too
         try:
-            interrupt(rng.uniform(1e-5, seconds))
-            look(nlp)
+            try:
+                interrupt(rng.uniform(1e-5, seconds))
+                look(nlp)
+            finally:
+                interrupt(0)  # before which it may come yet
         except KeyboardInterrupt:
             outcomes["interrupted"] += 1
-        finally:
-            interrupt(0)
         try:
             outcomes["same links" if look(nlp) == expected else "OTHER LINKS"] += 1
         except Exception as error:
