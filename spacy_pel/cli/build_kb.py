@@ -11,6 +11,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
+from .pipeline import warnings_shown
 from .printing import msg
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def build_kb(
     id_prefix: Annotated[str, typer.Option(help="obo: take the xref with this prefix as id (UMLS)")] = "",
     scopes: Annotated[Several, typer.Option(help="obo: scopes of the synonyms to take [default: EXACT]")] = None,
     columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is not right")] = False,
     hold_out: Annotated[float, typer.Option(help="Leave about this share of the entities out, to be NIL")] = 0.0,
     hold_out_types: Annotated[Several, typer.Option(help="Leave entities of these types out (T041,T058)")] = None,
     seed: Annotated[int, typer.Option(help="Seed that draws the share that is held out")] = 0,
@@ -51,7 +53,8 @@ def build_kb(
     """Build a KB folder from entity records. It has no vectors before `spacy pel index`.
 
     SOURCE is a file, plain or .gz; for umls the META folder of a release, for mesh also a folder with NLM's desc*.xml
-    and supp*.xml. Options that take several values take them with commas or repeated.
+    and supp*.xml. Options that take several values take them with commas or repeated. A record that is not right is
+    left out with a warning; more than 1 % of them are an error, and a broken line of an OBO file costs that line only.
 
     Example: python -m spacy pel build-kb mesh.jsonl kb --source MeSH --release 2025
 
@@ -69,34 +72,36 @@ def build_kb(
         raise PelError("OUT: name the KB folder to write, or only count with --dry-run.")
     left_out = HoldOut(hold_out, frozenset(split_values(hold_out_types)), seed)
     start = time.perf_counter()
-    records = read(
-        format,
-        source,
-        language=language,
-        sources=split_values(sources),
-        types=split_values(types),
-        subtree=subtree,
-        preset=preset,
-        definition_sources=split_values(definition_sources),
-        id_prefix=id_prefix,
-        scopes=split_values(scopes),
-        columns=split_values(columns),
-    )
-    if left_out:
-        records.entities = left_out.kept(records.entities, records.skipped)
-    if out is None or dry_run:
-        _print_dry_run(records)
-        return
-    replaces = out.exists()
-    kb = KnowledgeBase.create(
-        out,
-        _with_progress(records),
-        source=source_note,
-        release=release,
-        licence=licence,
-        retired=records.retired,
-        overwrite=force,
-    )
+    with warnings_shown():
+        records = read(
+            format,
+            source,
+            language=language,
+            sources=split_values(sources),
+            types=split_values(types),
+            subtree=subtree,
+            preset=preset,
+            definition_sources=split_values(definition_sources),
+            id_prefix=id_prefix,
+            scopes=split_values(scopes),
+            columns=split_values(columns),
+            strict=strict,
+        )
+        if left_out:
+            records.entities = left_out.kept(records.entities, records.skipped)
+        if out is None or dry_run:
+            _print_dry_run(records)
+            return
+        replaces = out.exists()
+        kb = KnowledgeBase.create(
+            out,
+            _with_progress(records),
+            source=source_note,
+            release=release,
+            licence=licence,
+            retired=records.retired,
+            overwrite=force,
+        )
     if replaces:
         msg.info("Replaced the old KB: renamed it aside, put the new one in its place, removed it")
     print_skipped(records.skipped)

@@ -247,7 +247,7 @@ def _put(put: Callable[[list[Entity]], None], format: str | None, file: Path) ->
     """Give `put` the records of `file`; how many they were."""
     from ..kb.readers import read
 
-    records = read(format, file)
+    records = read(format, file, strict=True)
     entities = list(records)
     put(entities)
     print_skipped(records.skipped)

@@ -14,6 +14,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
+from .pipeline import warnings_shown
 from .printing import echo, msg
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def new_project(
         raise PelError(f"{kb}: the name of a KB file must end in .jsonl, .csv or .tsv, or in one of them and .gz")
     if encoder.startswith((".", "/", "~")) and not Path(encoder).is_dir():
         raise PelError(f"--encoder {encoder}: there is no such folder; name one, or a model on the Hugging Face hub")
-    ids = {entity.id for entity in _read_kb(kb, kb_format)}
+    with warnings_shown():
+        ids = {entity.id for entity in _read_kb(kb, kb_format)}
     train_mentions, dev_mentions = _mentions(corpus, dev, strip_prefix)
     linked = _check_gold(train_mentions, ids, kb, corpus)
     known = [not ids.isdisjoint(mention.ids) for mention in dev_mentions if mention.ids]

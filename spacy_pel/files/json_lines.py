@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ..errors import PelError
-from .lines import decoded
+from .lines import decoded, numbered
 
 
-def numbered_lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """(line number, line) of those that are not blank."""
-    return ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(line number, line) of those in the file at `path` that are not blank."""
+    return ((number, line) for number, line in numbered(path) if line.strip())
 
 
 def parse_object(line: bytes, shape: str = '{"id": …, "name": …}') -> dict[str, Any]:

@@ -6,10 +6,13 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO, AnyStr, BinaryIO, cast
 
 from ..errors import PelError
+
+LONGEST_LINE = 1 << 24  # bytes or characters: a file without line ends is no list of records, and need not be held
 
 
 @contextmanager
@@ -30,6 +33,31 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise PelError(f"{path}: is not a whole gzip file ({error}); download it again.") from error
 
 
+def lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
+    """The lines of `file`, which was opened from `path`.
+
+    Raises:
+        PelError: One is longer than any record is.
+    """
+    for number in count(1):
+        line = file.readline(LONGEST_LINE)
+        if len(line) == LONGEST_LINE:
+            raise PelError(f"{path}:{number}: the line has over {LONGEST_LINE >> 20} MB; write one record a line.")
+        if not line:
+            return
+        yield line
+
+
+def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number, line) of every line of the file at `path`.
+
+    Raises:
+        PelError: As for `opened` and `lines`.
+    """
+    with opened(path) as file:
+        yield from enumerate(lines(path, file), start=1)
+
+
 def decoded(line: bytes) -> str:
     """`line` as text.
 
@@ -40,20 +68,6 @@ def decoded(line: bytes) -> str:
         return line.decode()
     except UnicodeDecodeError as error:
         raise PelError(f"byte {error.start + 1} of the line is not UTF-8; save the file as UTF-8") from error
-
-
-def check_text(path: Path) -> None:
-    """Read the file through.
-
-    Raises:
-        PelError: As for `opened`, or naming the first line that is not UTF-8.
-    """
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                decoded(line)
-            except PelError as error:
-                raise PelError(f"{path}:{number}: {error}.") from error
 
 
 def unpacked_suffix(path: Path) -> str:

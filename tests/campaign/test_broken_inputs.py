@@ -125,8 +125,6 @@ def packed(rng: random.Random, name: str, data: bytes) -> tuple[str, bytes]:
 
 @pytest.mark.parametrize("format", [*RECORDS, "umls"])
 def test_entities(format, tmp_path):
-    if format == "obo":
-        pytest.importorskip("fastobo")
     outcomes = Outcomes()
 
     def one(rng: random.Random) -> None:

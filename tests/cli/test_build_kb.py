@@ -145,3 +145,56 @@ def test_options_and_arguments_that_do_not_go_together(meta, source, tmp_path):
     nowhere = run(source)
     assert nowhere.exit_code == 1 and "OUT: name the KB folder to write" in words(nowhere.stderr)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["META", "entities.jsonl"]
+
+
+ONTOLOGY = "format-version: 1.2\n" + "".join(f"\n[Term]\nid: X:{i}\nname: bone {i}\n" for i in range(20))
+
+
+@pytest.fixture
+def ontology(tmp_path):
+    """An ontology whose lines 85 to 92 are broken."""
+    path = tmp_path / "bones.obo"
+    path.write_text(ONTOLOGY + "\n[Term]\nid: X:20\n" + "xref: two words\n" * 8 + "name: last\n")
+    return path
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_broken_lines_are_named_and_counted(ontology, tmp_path, dry):
+    result = run(ontology, tmp_path / "kb", *dry)
+    assert result.exit_code == 0, result.output
+    printed = words(result.stdout)
+    assert "Left out: 8 lines that are not right" in printed and "entities 21" in printed
+    named = [line for line in range(80, 100) if f"bones.obo:{line}: is not OBO" in printed]
+    assert named == [85, 86, 87, 88, 89] and "8 lines in all are not right" in printed
+    assert (tmp_path / "kb").exists() is not bool(dry)
+
+
+def test_strict_stops_at_the_first_record_that_is_not_right(ontology, tmp_path):
+    result = run(ontology, tmp_path / "kb", "--strict")
+    assert result.exit_code == 1 and not (tmp_path / "kb").exists()
+    assert f'{ontology}:85: is not OBO (expected `xref: ID "text"`); mend the line.' in words(result.stderr)
+    assert "⚠" not in result.output
+
+
+def test_one_bad_record_costs_itself_and_many_are_an_error(tmp_path):
+    path = tmp_path / "kb.csv"
+    rows = [f"D{i},name {i}" for i in range(150)]
+    path.write_text("\n".join(["id,name", *rows, "D150"]))
+    result = run(path, tmp_path / "kb")
+    assert result.exit_code == 0 and "entities 150" in words(result.stdout)
+    assert f"{path}:152: the row has 1 columns" in words(result.stdout)
+    assert "Left out: 1 records that are not right" in words(result.stdout)
+    path.write_text("\n".join(["id,name", *rows, "D150", "D151"]))
+    result = run(path, tmp_path / "other")
+    assert result.exit_code == 1 and not (tmp_path / "other").exists()
+    assert "Not right: 2 of 152 records. More than 1 % is too much to leave out" in words(result.stderr)
+    assert "⚠" not in result.output
+
+
+def test_warnings_of_a_release_are_printed(meta, tmp_path):
+    with (meta / "MRSTY.RRF").open("a") as file:
+        file.writelines(f"C{i:07}|T184|A2.2.2|Sign or Symptom|AT1||\n" for i in range(3, 200))
+        file.write("C0000300|T1|A1|Thing|AT1||\n")
+    result = run(meta, tmp_path / "kb", "--format", "umls")
+    assert result.exit_code == 0, result.output
+    assert f'{meta}/MRSTY.RRF:200: "T1|Thing" is no semantic type' in words(result.stdout)

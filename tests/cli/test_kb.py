@@ -56,6 +56,9 @@ def test_removed_then_added_without_training(linker, tmp_path):
     assert linked(linker)["aspirin"] != ASPIRIN
     entity = next(e for e in ENTITIES if e.id == ASPIRIN)
     record = {key: getattr(entity, key) for key in ("id", "name", "aliases", "types", "definition")}
+    more = [{"id": f"X{i}", "name": f"name {i}"} for i in range(200)]
+    code, output = kb_command("add", linker, write_records(tmp_path / "bad.jsonl", record, *more, {"id": "X200"}))
+    assert code == 1 and 'bad.jsonl:202: "name" is missing' in output  # all or none
     code, output = kb_command("add", linker, write_records(tmp_path / "new.jsonl", record))
     assert code == 0 and "added 1 entity; it has 12 now" in output
     assert linked(linker)["aspirin"] == ASPIRIN

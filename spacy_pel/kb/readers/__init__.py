@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ...errors import PelError
 from ...files.lines import unpacked_suffix
-from ..entity import Entity
 from .csv import read_csv
 from .jsonl import read_jsonl
 from .mesh import read_mesh
@@ -18,7 +17,7 @@ from .records import Records
 from .scispacy import read_scispacy
 from .umls import read_umls
 
-READERS: dict[str, Callable[..., Iterable[Entity]]] = {
+READERS: dict[str, Callable[..., Records]] = {
     "jsonl": read_jsonl,
     "csv": read_csv,
     "umls": read_umls,
@@ -62,8 +61,7 @@ def read(format: str | None, source: Path, **options: Any) -> Records:
         raise PelError(f"{source} does not exist; name a file or folder with entity records.")
     if source.is_dir() and format not in FOLDERS:
         raise PelError(f"{source} is a folder, and {format} a format of files; name the file.")
-    found = READERS[format](source, **given)
-    return found if isinstance(found, Records) else Records(found)
+    return READERS[format](source, **given)
 
 
 def _options(format: str) -> set[str]:

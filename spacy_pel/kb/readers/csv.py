@@ -7,13 +7,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import PelError
-from ...files.lines import opened, unpacked_suffix
+from ...files.lines import lines, opened, unpacked_suffix
 from ..entity import Entity
+from .faults import Faults, shortened
 from .records import Records
 from .rows import entities
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 REQUIRED = ("id", "name")
 LISTS = ("aliases", "types", "type_names", "xrefs")
@@ -22,44 +26,59 @@ SEPARATOR = "|"  # between the values of a list
 LONGEST_FIELD = 1 << 24  # characters; Python's own limit is 131,072, fewer than some entities have in aliases
 
 
-def read_csv(path: Path, *, columns: Sequence[str] = ()) -> Records:
+def read_csv(path: Path, *, columns: Sequence[str] = (), strict: bool = False) -> Records:
     """Stream the entities of a UTF-8 file (or a .gz of one) whose first row names the columns; tabs part them in a
     `.tsv`, else commas.
 
     `id` and `name` are required; `aliases`, `types`, `type_names` and `xrefs` hold values with "|" between them;
-    `definition` and `source` are texts. Other columns are left out and counted, empty rows skipped.
+    `definition` and `source` are texts. Other columns are left out and counted, empty rows skipped. A row that has no
+    id or name or another width, that is not UTF-8, or that has the id of another, is left out with a warning.
 
     Args:
         path: The file.
         columns: "field=column" for each of those that has another name in the file, say "id=CUI".
+        strict: Such a row is an error.
 
     Raises:
-        PelError: A row has no id or name or another width, an id comes twice (both with file and line), or the file has
-            no such columns or no entities.
+        PelError: More than one row in a hundred is left out (with the first of them), or the file has no such columns
+            or no entities.
     """
     skipped: Counter[str] = Counter()
-    return Records(_stream(Path(path), _renamed(columns), skipped), skipped)
+    faults = Faults(Path(path), skipped, strict=strict)
+    return Records(_stream(faults, _renamed(columns), skipped), skipped)
 
 
-def _stream(path: Path, renamed: dict[str, str], skipped: Counter[str]) -> Iterator[Entity]:
+def _stream(faults: Faults, renamed: dict[str, str], skipped: Counter[str]) -> Iterator[Entity]:
     csv.field_size_limit(LONGEST_FIELD)
-    with opened(path) as file, TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-        rows = csv.reader(text, delimiter="\t" if unpacked_suffix(path) == ".tsv" else ",", strict=True)
+    path = faults.path
+    with opened(path) as file, TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="") as text:
+        delimiter = "\t" if unpacked_suffix(path) == ".tsv" else ","
+        rows = csv.reader(lines(path, text), delimiter=delimiter, strict=True)
         try:
             names = next(rows, [])
-            header = _header(path, names, renamed)
-            known = REQUIRED + LISTS + TEXTS
-            skipped.update(
-                f'column "{n}", which is no field' for n, f in zip(names, header, strict=True) if f not in known
-            )
-            numbered = ((rows.line_num, row) for row in rows if any(row))
-            yield from entities(path, numbered, lambda row: _parse(header, row))
-        except UnicodeDecodeError as error:
-            raise PelError(
-                f"{path}: not UTF-8 ({error.reason}) after line {rows.line_num}; save it as UTF-8."
-            ) from error
         except csv.Error as error:
-            raise PelError(f"{path}:{rows.line_num}: {error}; quote the field or correct the row.") from error
+            raise PelError(f"{path}:1: {error}; quote the field or correct the row.") from error
+        header = _header(path, names, renamed)
+        known = REQUIRED + LISTS + TEXTS
+        skipped.update(f'column "{n}", which is no field' for n, f in zip(names, header, strict=True) if f not in known)
+        yield from entities(faults, _rows(rows, faults), lambda row: _parse(header, row))
+
+
+def _rows(rows: Reader, faults: Faults) -> Iterator[tuple[int, list[str]]]:
+    """(line, row) of every row that is not empty. A quote that is not closed costs all lines up to the next one."""
+    while True:
+        line = rows.line_num + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            last = rows.line_num
+            where = f" (up to line {last})" if last > line else ""
+            faults.add(line, PelError(f"{error}{where}; quote the field or correct the row"), count=last - line + 1)
+        else:
+            if any(row):
+                yield line, row
 
 
 def _renamed(columns: Sequence[str]) -> dict[str, str]:
@@ -82,13 +101,14 @@ def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:
     missing += [field for field in REQUIRED if field not in header]
     if missing:
         raise PelError(
-            f'{path}:1: no column "{missing[0]}" among {row}; the first row names the columns, id and name at least '
-            "(--columns says which stand for them)."
+            f'{path}:1: no column "{missing[0]}" among {shortened(str(row))}; the first row names the columns, id and '
+            "name at least (--columns says which stand for them)."
         )
     return header
 
 
 def _parse(header: list[str], row: list[str]) -> Entity:
+    _check_text(row)
     if len(row) != len(header):
         raise PelError(
             f"the row has {len(row)} columns, the header {len(header)}; quote fields that hold the separator"
@@ -100,6 +120,13 @@ def _parse(header: list[str], row: list[str]) -> Entity:
     fields: dict[str, Any] = {column: record.get(column, "") for column in TEXTS}
     fields |= {column: tuple(_values(record.get(column, ""))) for column in LISTS}
     return Entity(record["id"], record["name"], **fields)
+
+
+def _check_text(row: list[str]) -> None:
+    try:
+        "".join(row).encode()
+    except UnicodeEncodeError as error:  # "surrogateescape" has let it through
+        raise PelError("the row is not UTF-8; save the file as UTF-8") from error
 
 
 def _values(field: str) -> Iterator[str]:

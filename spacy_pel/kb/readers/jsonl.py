@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
 from ...files.json_lines import numbered_lines, parse_object, required, text, texts
-from ...files.lines import opened
 from ..entity import Entity
+from .faults import Faults
 from .records import Records
 from .rows import entities
 
 FIELDS = frozenset(field.name for field in fields(Entity))
 
 
-def read_jsonl(path: Path) -> Records:
+def read_jsonl(path: Path, *, strict: bool = False) -> Records:
     """Stream the entities of a UTF-8 file (or a .gz of one) with one JSON object a line.
 
     `id` and `name` are required strings; `aliases`, `types`, `type_names` and `xrefs` are lists of strings,
     `definition` and `source` strings, all of them optional or null. Other keys are counted and left out. Blank lines
     are skipped.
 
+    A line that holds anything else, or an id a second time, is left out with a warning.
+
+    Args:
+        path: The file.
+        strict: Such a line is an error.
+
     Raises:
-        PelError: A line holds anything else, an id comes twice (both with file and line), or the file is empty.
+        PelError: More than one line in a hundred is left out (with the first of them), or the file is empty.
     """
     skipped: Counter[str] = Counter()
-    return Records(_stream(Path(path), skipped), skipped)
-
-
-def _stream(path: Path, skipped: Counter[str]) -> Iterator[Entity]:
-    with opened(path) as file:
-        yield from entities(path, numbered_lines(file), partial(_parse, skipped))
+    faults = Faults(Path(path), skipped, strict=strict)
+    return Records(entities(faults, numbered_lines(faults.path), partial(_parse, skipped)), skipped)
 
 
 def _parse(skipped: Counter[str], line: bytes) -> Entity:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from ...errors import PelError
-from ...files.lines import opened
 from ..entity import Entity
+from .faults import Faults
+from .records import Records
+from .xml_records import elements
 
 KINDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
 FILES = ("desc*.xml", "desc*.gz", "supp*.xml", "supp*.gz")
@@ -36,33 +38,40 @@ TREES = {
 CLASSES = {"1": "D", "2": "E", "3": "C", "4": "B", "5": "M", "6": "A"}
 
 
-def read_mesh(path: Path) -> Iterator[Entity]:
+def read_mesh(path: Path, *, strict: bool = False) -> Records:
     """Stream the records of a file like desc2025.xml or supp2025.gz, or of all such files in a folder, plain or .gz.
 
     The names are those of the record and of the terms of all its concepts, the preferred concept's first. The
     definition is the preferred concept's scope note, else the note of the record; the types are the names of its tree
-    categories.
+    categories. A record that is not XML, that has no id or name, or that has the id of another is left out with a
+    warning.
+
+    Args:
+        path: The file or folder.
+        strict: Such a record is an error.
 
     Raises:
-        PelError: A file is not XML or has no such records, a record has no id or name, or an id comes twice (with the
-            line or record).
+        PelError: More than one record in a hundred is left out (with the first of them), or a file is not XML, breaks
+            off, or has no such records.
     """
-    path = Path(path)
-    files = _files(path) if path.is_dir() else [path]
+    skipped: Counter[str] = Counter()
+    return Records(_stream(Path(path), skipped, strict), skipped)
+
+
+def _stream(path: Path, skipped: Counter[str], strict: bool) -> Iterator[Entity]:
     places: dict[str, str] = {}
-    for file in files:
-        count = 0
-        for count, record in enumerate(_records(file), start=1):
-            place = f"{file}: record {count}"
-            try:
-                entity = _entity(record)
-                if entity.id in places:
-                    raise PelError(f'the id "{entity.id}" is that of {places[entity.id]} too; give it once')
-            except PelError as error:
-                raise PelError(f"{place}: {error}.") from error
-            places[entity.id] = place
-            yield entity
-        if not count:
+    for file in _files(path) if path.is_dir() else [path]:
+        faults = Faults(file, skipped, strict=strict)
+
+        def unique(number: int, record: Element, file: Path = file) -> Entity:
+            entity = _entity(record)
+            if entity.id in places:
+                raise PelError(f'the id "{entity.id}" is that of {places[entity.id]} too; give it once')
+            places[entity.id] = f"{file}: record {number}"
+            return entity
+
+        yield from faults.parsed(elements(faults, KINDS), unique, place=": record {}")
+        if not faults.good:
             raise PelError(f"{file}: holds no MeSH descriptors or supplementary records; give desc*.xml or supp*.xml.")
 
 
@@ -71,21 +80,6 @@ def _files(folder: Path) -> list[Path]:
     if not files:
         raise PelError(f"{folder}: holds none of {', '.join(FILES)}; put NLM's MeSH files there.")
     return files
-
-
-def _records(path: Path) -> Iterator[Element]:
-    """Every record, forgotten once the next one is asked for."""
-    with opened(path) as file:
-        try:
-            events = ElementTree.iterparse(file, events=("start", "end"))
-            _, root = next(events)
-            for event, element in events:
-                if event == "end" and element.tag in KINDS:
-                    yield element
-                    root.clear()
-        except ElementTree.ParseError as error:
-            line, column = error.position
-            raise PelError(f"{path}:{line}: is not XML at column {column} ({error}); download it again.") from error
 
 
 def _entity(record: Element) -> Entity:

@@ -1,27 +1,28 @@
-"""Entity records from an ontology in the OBO format, read by the library fastobo."""
+"""Entity records from an ontology in the OBO format."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ...errors import PelError
-from ...files.lines import check_text, opened
+from ...files.lines import decoded, numbered
 from ..entity import Entity
+from .faults import Faults
+from .obo_clauses import SCOPES, STANZA, Clause, clause
 from .records import Records
 
-SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
+MOST_BROKEN = 0.5  # share of the lines: a file with more is not OBO
 
 
-def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT",)) -> Records:
-    """Stream the terms of a file in OBO 1.4 (or a .gz of one); obsolete ones and those without a name are left out.
+def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT",), strict: bool = False) -> Records:
+    """Stream the terms of a file in OBO 1.2 or 1.4 (or a .gz of one), but for those that are obsolete or have no name.
 
     `aliases` are the synonyms whose scope is one of `scopes`, `types` the namespace. Ids that a term calls alternative,
-    and those of obsolete terms with a `replaced_by`, are retired in favour of it.
+    and those of obsolete terms with a `replaced_by`, are retired in favour of it. A broken line is left out with a
+    warning, but for the text that it begins with; so is a term that has the id of another.
 
     Args:
         path: The file.
@@ -29,131 +30,112 @@ def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT
             "C0020179". The term's own id becomes an xref. Terms without such an xref are left out, as are those whose
             xref an earlier term has.
         scopes: Of the synonyms to read: EXACT, NARROW, BROAD, RELATED.
+        strict: A broken line is an error.
 
     Raises:
-        PelError: The file is not OBO, an id comes twice (both with the line or term), no term is left, or fastobo is
-            not installed.
+        PelError: Most lines are broken (with the first of them), or no term is left.
     """
     scopes = tuple(scope.upper() for scope in scopes)
     if unknown := [scope for scope in scopes if scope not in SCOPES]:
         raise PelError(f'--scopes: "{unknown[0]}" is not a scope; use {", ".join(SCOPES)}.')
-    terms = _Terms(Path(path), _fastobo(), id_prefix, scopes)
-    return Records(terms.entities(), terms.skipped, terms.retired)
+    skipped: Counter[str] = Counter()
+    terms = _Terms(
+        Faults(Path(path), skipped, strict=strict, unit="lines", most=MOST_BROKEN), skipped, id_prefix, scopes
+    )
+    return Records(terms.entities(), skipped, terms.retired)
 
 
-def _fastobo() -> ModuleType:
-    try:
-        import fastobo
-    except ImportError as error:
-        raise PelError('--format obo: needs the package fastobo; run `pip install "spacy-pel[obo]"`.') from error
-    return fastobo
+class _Term(defaultdict[str, list[Any]]):
+    """The values of its clauses by tag, and the line it begins at."""
 
+    def __init__(self, line: int) -> None:
+        super().__init__(list)
+        self.line = line
 
-@dataclass
-class _Fields:
-    """What a term says of itself, read clause by clause."""
-
-    id: str
-    name: str = ""
-    definition: str = ""
-    namespace: str = ""
-    is_obsolete: bool = False
-    synonyms: list[str] = field(default_factory=list)
-    xrefs: list[str] = field(default_factory=list)
-    alternatives: list[str] = field(default_factory=list)
-    replacements: list[str] = field(default_factory=list)
+    def last(self, tag: str) -> Any:
+        return self[tag][-1] if tag in self else ""
 
 
 class _Terms:
-    def __init__(self, path: Path, library: ModuleType, id_prefix: str, scopes: tuple[str, ...]) -> None:
-        self.skipped: Counter[str] = Counter()
+    def __init__(self, faults: Faults, skipped: Counter[str], id_prefix: str, scopes: tuple[str, ...]) -> None:
         self.retired: list[tuple[str, str]] = []
-        self._path = path
-        self._library = library
+        self._faults = faults
+        self._skipped = skipped
         self._prefix = f"{id_prefix.removesuffix(':')}:" if id_prefix else ""
         self._scopes = scopes
-        self._ids: set[str] = set()
+        self._namespace = ""
+        self._lines: dict[str, int] = {}
 
     def entities(self) -> Iterator[Entity]:
         for term in self._terms():
             try:
                 entity = self._entity(term)
             except PelError as error:
-                raise PelError(f"{self._path}: term {term.id}: {error}.") from error
+                self._faults.add(term.line, error)
+                continue
             if entity:
                 yield entity
-        if not self._ids:
-            raise PelError(f"{self._path}: no term is left; give an OBO file, or another --id-prefix.")
+        if not self._lines:
+            raise self._no_term()
+        self._faults.close()
 
-    def _terms(self) -> Iterator[_Fields]:
-        with opened(self._path) as file:
-            try:
-                document = self._library.iter(file, ordered=True, threads=1)
-                namespace = _default_namespace(document.header())
-                for frame in document:
-                    if isinstance(frame, self._library.term.TermFrame):
-                        yield self._fields(frame, namespace)
-            except SyntaxError as error:
-                raise PelError(f"{self._path}:{error.lineno}: is not OBO ({error.msg}); mend the line.") from error
-            except (OSError, TypeError):  # the library's words for a stream that breaks off or is not UTF-8
-                check_text(self._path)
-                raise
+    def _terms(self) -> Iterator[_Term]:
+        term: _Term | None = None
+        for found in self._faults.parsed(numbered(self._faults.path), _clause):
+            if found is None:
+                continue
+            number, tag, value = found
+            second_id = term is not None and tag == "id" and "id" in term
+            if second_id:
+                self._faults.add(number, PelError("the id stands within another term; write [Term] before it"))
+            if term is not None and (second_id or tag == STANZA):
+                yield term
+                term = None
+            if tag == STANZA and value == "Term":
+                term = _Term(number)
+            elif term is not None:
+                term[tag].append(value)
+            elif tag == "default-namespace":
+                self._namespace = str(value)
+        if term is not None:
+            yield term
 
-    def _fields(self, frame: Any, namespace: str) -> _Fields:
-        term = _Fields(str(frame.id), namespace=namespace)
-        for clause in frame:
-            match clause.raw_tag():
-                case "name":
-                    term.name = clause.name.strip()
-                case "def":
-                    term.definition = clause.definition.strip()
-                case "namespace":
-                    term.namespace = str(clause.namespace)
-                case "is_obsolete":
-                    term.is_obsolete = clause.obsolete
-                case "synonym" if clause.synonym.scope in self._scopes:
-                    term.synonyms.append(clause.synonym.desc.strip())
-                case "xref":
-                    term.xrefs.append(str(clause.xref.id))
-                case "alt_id":
-                    term.alternatives.append(str(clause.alt_id))
-                case "replaced_by":
-                    term.replacements.append(str(clause.term))
-        return term
+    def _entity(self, term: _Term) -> Entity | None:
+        id, name = term.last("id"), term.last("name")
+        if not id:
+            raise PelError("the term has no id; give it one")
+        if term.last("is_obsolete"):
+            self._skipped["terms that are obsolete"] += 1
+            self._retire([id], term["replaced_by"])
+        elif not name:
+            self._skipped["terms without a name"] += 1
+        elif own := self._id(id, term["xref"]):
+            synonyms = dict.fromkeys(synonym for synonym, scope in term["synonym"] if scope in self._scopes)
+            namespace = term.last("namespace") or self._namespace
+            entity = Entity(
+                id=own,
+                name=name,
+                aliases=tuple(synonym for synonym in synonyms if synonym and synonym != name),
+                types=(namespace,) if namespace else (),
+                definition=term.last("def"),
+                xrefs=tuple(dict.fromkeys(xref for xref in (id, *term["xref"]) if xref != self._prefix + own)),
+                source=id.partition(":")[0],
+            )
+            self._lines[own] = term.line
+            self._retire(term["alt_id"], [own])
+            return entity
+        return None
 
-    def _entity(self, term: _Fields) -> Entity | None:
-        if term.is_obsolete:
-            self.skipped["terms that are obsolete"] += 1
-            self._retire([term.id], term.replacements)
-            return None
-        if not term.name:
-            self.skipped["terms without a name"] += 1
-            return None
-        id = self._id(term)
-        if id is None:
-            return None
-        self._ids.add(id)
-        self._retire(term.alternatives, [id])
-        return Entity(
-            id=id,
-            name=term.name,
-            aliases=tuple(name for name in dict.fromkeys(term.synonyms) if name and name != term.name),
-            types=(term.namespace,) if term.namespace else (),
-            definition=term.definition,
-            xrefs=tuple(dict.fromkeys(xref for xref in (term.id, *term.xrefs) if xref != self._prefix + id)),
-            source=term.id.partition(":")[0],
-        )
-
-    def _id(self, term: _Fields) -> str | None:
+    def _id(self, id: str, xrefs: Sequence[str]) -> str | None:
         if not self._prefix:
-            if term.id in self._ids:
-                raise PelError("comes twice; give every term its own id")
-            return term.id
-        ids = [xref.removeprefix(self._prefix) for xref in term.xrefs if xref.startswith(self._prefix)]
+            if id in self._lines:
+                raise PelError(f'the id "{id}" is that of line {self._lines[id]} too; give every term its own id')
+            return id
+        ids = [xref.removeprefix(self._prefix) for xref in xrefs if xref.startswith(self._prefix)]
         if not ids:
-            self.skipped[f"terms without an xref {self._prefix}"] += 1
-        elif ids[0] in self._ids:
-            self.skipped[f"terms whose xref {self._prefix} an earlier term has"] += 1
+            self._skipped[f"terms without an xref {self._prefix}"] += 1
+        elif ids[0] in self._lines:
+            self._skipped[f"terms whose xref {self._prefix} an earlier term has"] += 1
         else:
             return ids[0]
         return None
@@ -162,7 +144,13 @@ class _Terms:
         if not self._prefix and successors:
             self.retired.extend((id, successors[0]) for id in ids)
 
+    def _no_term(self) -> PelError:
+        left_out = "".join(f" Left out: {count:,} {what}." for what, count in self._skipped.items())
+        return PelError(
+            f"{self._faults.path}: no term is left; give an OBO file, or another --id-prefix.{left_out} "
+            f"{self._faults.first}".rstrip()
+        )
 
-def _default_namespace(header: Iterable[Any]) -> str:
-    names = (str(clause.namespace) for clause in header if clause.raw_tag() == "default-namespace")
-    return next(names, "")
+
+def _clause(number: int, line: bytes) -> Clause | None:
+    return clause(number, decoded(line).strip("\ufeff \t\r\n"))

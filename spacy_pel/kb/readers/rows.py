@@ -1,32 +1,31 @@
-"""What every reader of one entity a line owes its users: errors that name file and line, ids that come once."""
+"""What every reader of one entity a line owes its users: ids that come once, and at least one entity."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import TypeVar
 
 from ...errors import PelError
 from ..entity import Entity
+from .faults import Faults, Raw
 
-Row = TypeVar("Row")
 
-
-def entities(path: Path, rows: Iterable[tuple[int, Row]], parse: Callable[[Row], Entity]) -> Iterator[Entity]:
+def entities(faults: Faults, rows: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Entity]) -> Iterator[Entity]:
     """Stream `parse(row)` for every (line, row).
 
+    A row for which `parse` raises a PelError, or whose id an earlier one has, is a fault.
+
     Raises:
-        PelError: `parse` raises one, an id comes twice (both with file and line), or there is no row at all.
+        PelError: As for `Faults.parsed`, or there is no row at all.
     """
     lines: dict[str, int] = {}
-    for number, row in rows:
-        try:
-            entity = parse(row)
-            if entity.id in lines:
-                raise PelError(f'the id "{entity.id}" is that of line {lines[entity.id]}; give every entity its own id')
-        except PelError as error:
-            raise PelError(f"{path}:{number}: {error}.") from error
+
+    def unique(number: int, row: Raw) -> Entity:
+        entity = parse(row)
+        if entity.id in lines:
+            raise PelError(f'the id "{entity.id}" is that of line {lines[entity.id]}; give every entity its own id')
         lines[entity.id] = number
-        yield entity
+        return entity
+
+    yield from faults.parsed(rows, unique)
     if not lines:
-        raise PelError(f"{path}: holds no entities; write one a line.")
+        raise PelError(f"{faults.path}: holds no entities; write one a line.")

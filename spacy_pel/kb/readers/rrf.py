@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice, pairwise
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ...errors import PelError
-from ...files.lines import decoded, opened
+from ...files.lines import decoded, numbered
+from ..entity import NIL
+from .faults import Faults
 
 SORTED_AT_ONCE = 500_000  # lines, about 150 MB of MRCONSO
 
@@ -52,40 +54,42 @@ class Table:
             f"{meta / self.name}.RRF: is missing, as is {self.name}.RRF.gz; give the META folder of a UMLS release."
         )
 
-    def rows(self, path: Path) -> Iterator[tuple[int, Row]]:
-        """Every (line, row) in the order of the file.
-
-        Raises:
-            PelError: A row (with file and line) has another number of columns, an empty first one or a NUL character,
-                or is not UTF-8.
+    def rows(self, faults: Faults, take: Callable[[Row], object] = lambda row: None) -> Iterator[Row]:
+        """Every row in the order of the file. One that has another number of columns, an empty first one or a NUL
+        character, that is not UTF-8, or for which `take` raises a PelError is a fault. So it is in the next pass.
         """
-        return self._parsed(path, _lines(path))
+        return self._parsed(faults, numbered(faults.path), take)
 
-    def by_cui(self, path: Path) -> Iterator[tuple[str, list[Row]]]:
+    def by_cui(self, faults: Faults) -> Iterator[tuple[str, list[Row]]]:
         """(CUI, its rows in the order of the file), in ascending order of the CUIs.
 
         A release is sorted by CUI and is streamed as it is. That is checked in a first pass over the file; one in any
         other order is sorted in pieces, on the disk, in the folder for temporary files.
         """
-        ordered = all(_cui(line) <= _cui(after) for line, after in pairwise(_lines(path)))
-        rows = self._parsed(path, _lines(path) if ordered else _sorted_lines(path))
-        for cui, group in groupby((row for _, row in rows), key=itemgetter(0)):
+        ordered = all(_cui(line) <= _cui(after) for line, after in pairwise(numbered(faults.path)))
+        lines = numbered(faults.path) if ordered else _sorted_lines(faults.path)
+        for cui, group in groupby(self._parsed(faults, lines), key=itemgetter(0)):
             yield cui, list(group)
 
-    def _parsed(self, path: Path, lines: Iterator[Line]) -> Iterator[tuple[int, Row]]:
-        width = len(self.columns)
-        for number, line in lines:
-            try:
-                row = decoded(line).rstrip("\r\n").split("|")
-                if len(row) != width + 1:  # a row ends with "|"
-                    self._check_width(row)
-                if not row[0]:
-                    raise PelError(f"the row has no {self.columns[0]}; mend or remove it")
-                if b"\0" in line:
-                    raise PelError("the row has a NUL character; remove it")
-            except PelError as error:
-                raise PelError(f"{path}:{number}: {error}.") from error
-            yield number, row
+    def _parsed(
+        self, faults: Faults, lines: Iterator[Line], take: Callable[[Row], object] = lambda row: None
+    ) -> Iterator[Row]:
+        def parse(number: int, line: bytes) -> Row:
+            row = self._row(line)
+            take(row)
+            return row
+
+        return faults.parsed((line for line in lines if line[0] not in faults.numbers), parse)
+
+    def _row(self, line: bytes) -> Row:
+        row = decoded(line).rstrip("\r\n").split("|")
+        if len(row) != len(self.columns) + 1:  # a row ends with "|"
+            self._check_width(row)
+        if row[0] in ("", NIL):
+            raise PelError(f"the row has no {self.columns[0]}; mend or remove it")
+        if b"\0" in line:
+            raise PelError("the row has a NUL character; remove it")
+        return row
 
     def _check_width(self, row: Row) -> None:
         if len(row) != len(self.columns):
@@ -102,18 +106,13 @@ MRRANK = Table("MRRANK", "RANK SAB TTY SUPPRESS")
 MRCUI = Table("MRCUI", "CUI1 VER REL RELA MAPREASON CUI2 MAPIN")
 
 
-def _lines(path: Path) -> Iterator[Line]:
-    with opened(path) as file:
-        yield from enumerate(file, start=1)
-
-
 def _cui(line: Line) -> bytes:
     return line[1].partition(b"|")[0]
 
 
 def _sorted_lines(path: Path) -> Iterator[Line]:
     with TemporaryDirectory() as folder:
-        lines = _lines(path)
+        lines = numbered(path)
         pieces: list[Path] = []
         while piece := sorted(islice(lines, SORTED_AT_ONCE), key=_cui):
             pieces.append(Path(folder) / str(len(pieces)))

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 
 from ...files.json_lines import numbered_lines, parse_object, required, text, texts
-from ...files.lines import opened
 from ..entity import Entity
+from .faults import Faults
+from .records import Records
 from .rows import entities
 
 
-def read_scispacy(path: Path) -> Iterator[Entity]:
+def read_scispacy(path: Path, *, strict: bool = False) -> Records:
     """Stream the entities of a UTF-8 file (or a .gz of one) with an object a line: `concept_id` and `canonical_name`,
     and as far as they are there `aliases`, `types` and `definition`.
 
+    A line that holds anything else, or an id a second time, is left out with a warning.
+
+    Args:
+        path: The file.
+        strict: Such a line is an error.
+
     Raises:
-        PelError: A line holds anything else, an id comes twice (both with file and line), or the file is empty.
+        PelError: More than one line in a hundred is left out (with the first of them), or the file is empty.
     """
-    with opened(Path(path)) as file:
-        yield from entities(path, numbered_lines(file), _parse)
+    skipped: Counter[str] = Counter()
+    faults = Faults(Path(path), skipped, strict=strict)
+    return Records(entities(faults, numbered_lines(faults.path), _parse), skipped)
 
 
 def _parse(line: bytes) -> Entity:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import PelError
-from .rrf import MRSTY
+from .faults import Faults
+from .rrf import MRSTY, Row
 
 TUI = re.compile(r"T\d{3}")
 
@@ -25,23 +25,26 @@ class SemanticType(NamedTuple):
     tree: str
 
 
-def semantic_types(path: Path) -> dict[str, SemanticType]:
-    """The types that the MRSTY file at `path` has, by TUI.
+def semantic_types(faults: Faults) -> dict[str, SemanticType]:
+    """The types that the file MRSTY has, by TUI.
 
-    Raises:
-        PelError: A TUI (with file and line) has another form, no name, or two of them.
+    A row whose TUI has another form, no name, or two of them is a fault.
     """
     types: dict[str, SemanticType] = {}
     columns = MRSTY.at("TUI", "STY", "STN")
-    for number, row in MRSTY.rows(path):
+
+    def take(row: Row) -> None:
         tui, name, tree = columns(row)
         known = types.get(tui)
         if known is None:
             if not TUI.fullmatch(tui) or not name.strip():
-                raise PelError(f'{path}:{number}: "{tui}|{name}" is no semantic type like "T047|Disease or Syndrome".')
+                raise PelError(f'"{tui}|{name}" is no semantic type like "T047|Disease or Syndrome"; mend the row')
             types[tui] = SemanticType(name, tree)
         elif known.name != name:
-            raise PelError(f'{path}:{number}: {tui} is "{name}" here and "{known.name}" before; mend the file.')
+            raise PelError(f'{tui} is "{name}" here and "{known.name}" before; mend the file')
+
+    for _ in MRSTY.rows(faults, take):
+        pass
     return types
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...errors import PelError
 from ..entity import Entity
+from .faults import Faults
 from .records import Records
 from .rrf import MRCONSO, MRCUI, MRDEF, MRRANK, MRSTY, Row, Table
 from .umls_choice import Choice, choose
@@ -27,6 +28,8 @@ definition_columns = MRDEF.at("SAB", "DEF", "SUPPRESS")
 rank_columns = MRRANK.at("RANK", "SAB", "TTY")
 retired_columns = MRCUI.at("CUI1", "REL", "CUI2")
 
+Files = dict[Table, Faults]  # the tables that the release has
+
 
 def read_umls(
     path: Path,
@@ -37,6 +40,7 @@ def read_umls(
     subtree: bool = False,
     preset: str = "",
     definition_sources: Sequence[str] = DEFINITION_SOURCES,
+    strict: bool = False,
 ) -> Records:
     """Stream the concepts of a release: MRCONSO and MRSTY, and where they are there MRDEF, MRRANK and MRCUI.
 
@@ -49,7 +53,7 @@ def read_umls(
     (REL "SY") are retired in favour of it; broader, narrower and related concepts do not take their place.
 
     The tables are merged concept by concept and not held in memory; `Table.by_cui` says what happens to files that are
-    not sorted.
+    not sorted. A row that is not right is left out with a warning.
 
     Args:
         path: The META folder, or the folder that holds it.
@@ -60,15 +64,19 @@ def read_umls(
         preset: "st21pv": the sources and types (with subtrees) of MedMentions ST21pv. `sources` and `types` replace its
             own.
         definition_sources: Vocabularies whose definitions come first.
+        strict: A row that is not right is an error.
 
     Raises:
-        PelError: The folder has no MRCONSO or MRSTY, a row is not right (with file and line), the release does not have
-            one of the types or sources, or no concept is left.
+        PelError: The folder has no MRCONSO or MRSTY, more than one row of a table in a hundred is not right (with the
+            first of them), the release does not have one of the types or sources, or no concept is left.
     """
     meta = _meta_folder(Path(path))
-    choice = choose(MRSTY.required(meta), language, sources, types, subtree, preset)
-    reader = _Concepts(meta, choice, definition_sources)
-    return Records(reader.entities(), reader.skipped, _retired(meta, reader.skipped))
+    skipped: Counter[str] = Counter()
+    tables = (MRCONSO, MRSTY, MRDEF, MRRANK, MRCUI)
+    files = {table: Faults(file, skipped, strict=strict) for table in tables if (file := table.path(meta))}
+    choice = choose(files[MRSTY], language, sources, types, subtree, preset)
+    concepts = _Concepts(meta, files, skipped, choice, definition_sources)
+    return Records(concepts.entities(), skipped, _retired(files, skipped))
 
 
 class _Atom(NamedTuple):
@@ -83,17 +91,20 @@ class _Atom(NamedTuple):
 class _Concepts:
     """Joins the tables of a release to entities."""
 
-    def __init__(self, meta: Path, choice: Choice, definition_sources: Sequence[str]) -> None:
-        self.skipped: Counter[str] = Counter()
+    def __init__(
+        self, meta: Path, files: Files, skipped: Counter[str], choice: Choice, definition_sources: Sequence[str]
+    ) -> None:
+        self.skipped = skipped
         self._meta = meta
+        self._files = files
         self._choice = choice
-        self._ranks = _ranks(meta)
+        self._ranks = _ranks(files)
         self._definition_order = {source: place for place, source in enumerate(definition_sources)}
         self._sources_met: set[str] = set()
 
     def entities(self) -> Iterator[Entity]:
         tables = (MRCONSO, MRSTY, MRDEF)
-        streams = [_tagged(table, path) for table in tables if (path := table.path(self._meta))]
+        streams = [_tagged(table, self._files[table]) for table in tables if table in self._files]
         found = 0
         for cui, parts in groupby(heapq.merge(*streams, key=itemgetter(0)), key=itemgetter(0)):
             rows = {table: part for _, table, part in parts}
@@ -160,7 +171,7 @@ class _Concepts:
         return not self._choice.sources or source in self._choice.sources
 
     def _check(self, found: int) -> None:
-        if not MRDEF.path(self._meta):
+        if MRDEF not in self._files:
             self.skipped["definitions, for want of MRDEF"] = found
         there = ", ".join(sorted(self._sources_met))
         if missing := sorted(self._choice.must_occur - self._sources_met):
@@ -184,26 +195,28 @@ def _meta_folder(path: Path) -> Path:
     return meta
 
 
-def _tagged(table: Table, path: Path) -> Iterator[tuple[str, str, list[Row]]]:
-    return ((cui, table.name, rows) for cui, rows in table.by_cui(path))
+def _tagged(table: Table, faults: Faults) -> Iterator[tuple[str, str, list[Row]]]:
+    return ((cui, table.name, rows) for cui, rows in table.by_cui(faults))
 
 
-def _ranks(meta: Path) -> dict[tuple[str, str], int]:
+def _ranks(files: Files) -> dict[tuple[str, str], int]:
     """The rank of every (source, term type) in MRRANK, where it is there; a higher one is preferred."""
-    path = MRRANK.path(meta)
     ranks: dict[tuple[str, str], int] = {}
-    for number, row in MRRANK.rows(path) if path else ():
+
+    def take(row: Row) -> None:
         rank, source, kind = rank_columns(row)
         if not rank.isdecimal():
-            raise PelError(f'{path}:{number}: the rank "{rank}" is not a number; mend the row.')
+            raise PelError(f'the rank "{rank}" is not a number; mend the row')
         ranks[source, kind] = int(rank)
+
+    for _ in MRRANK.rows(files[MRRANK], take) if MRRANK in files else ():
+        pass
     return ranks
 
 
-def _retired(meta: Path, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
-    path = MRCUI.path(meta)
+def _retired(files: Files, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
     successors: dict[str, str] = {}
-    for _, row in MRCUI.rows(path) if path else ():
+    for row in MRCUI.rows(files[MRCUI]) if MRCUI in files else ():
         old, relation, new = retired_columns(row)
         if relation == "SY" and new:
             successors[old] = new

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import PelError
+from .faults import Faults
 from .semantic_types import SemanticType, semantic_types, under
 
 # TUI → tree number: a subset of a release may have descendants of a type and no row of the type itself.
@@ -53,12 +53,12 @@ class Choice(NamedTuple):
 
 
 def choose(
-    mrsty: Path, language: str, sources: Sequence[str], types: Sequence[str], subtree: bool, preset: str
+    mrsty: Faults, language: str, sources: Sequence[str], types: Sequence[str], subtree: bool, preset: str
 ) -> Choice:
-    """The choice that these options make in the release whose types are in the file `mrsty`.
+    """The choice that these options make in the release whose types are in the file of `mrsty`.
 
     Raises:
-        PelError: There is no such preset or type, `subtree` comes without `types`, or a row of `mrsty` is not right.
+        PelError: There is no such preset or type, `subtree` comes without `types`, or too many rows are not right.
     """
     if preset and preset not in PRESETS:
         raise PelError(f'--preset: "{preset}" is not known; use {" or ".join(PRESETS)}.')
@@ -66,7 +66,9 @@ def choose(
         raise PelError("--subtree: adds the descendants of --types; name some.")
     known = semantic_types(mrsty)
     if unknown := sorted(set(types) - known.keys()):
-        raise PelError(f"--types {','.join(unknown)}: {mrsty} has no such type; it has {', '.join(sorted(known))}.")
+        raise PelError(
+            f"--types {','.join(unknown)}: {mrsty.path} has no such type; it has {', '.join(sorted(known))}."
+        )
     preset_sources, preset_types = PRESETS.get(preset, ((), {}))
     wanted = _with_subtrees(preset_types, known) if preset else None
     if types:

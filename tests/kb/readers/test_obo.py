@@ -1,7 +1,9 @@
 """Entity records from an ontology written here."""
 
 import gzip
-import sys
+import re
+import warnings
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers.obo import read_obo
 
-pytest.importorskip("fastobo")
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 HEADER = "format-version: 1.4\ndefault-namespace: phenotypes\n"
 FEVER = r"""
@@ -113,34 +115,167 @@ def test_alternative_and_replaced_ids_are_retired(tmp_path):
     assert kb.successors(["HP:0001955", "HP:0000057"]) == dict.fromkeys(["HP:0001955", "HP:0000057"], "HP:0001945")
 
 
+# Lines as real ontologies have them, what is read of them, and what a strict reader says of the first.
+BROKEN = {
+    r"xref: http://en.wikipedia.org/wiki/File\:Gray793.png": (),
+    r"xref: http://example.org/a\,%20b.htm": (),
+    r"xref: PMID:14699587 \n": (),
+    "xref: PHENOSCAPE: wd": (),
+    'def: "A bone." [TAO:Bird and Mabee 2003]': "A bone.",
+    'def: "A bone." [ isbn 0080923437]': "A bone.",
+    r'def: "A bone." [:ISBN 3-89937-052-X [Goujet and Young\, 2004\]]': "A bone.",
+    'def: "A \\"bone\\"."': 'A "bone".',
+    "def: A bone.": "",
+    'def: "A bone. []': "",
+    'synonym: "os" EXACT [TAO:Bird and Mabee 2003]': ("os",),
+    'synonym: "os" EXACT': ("os",),
+    'synonym: "os" []': (),
+    "synonym: os EXACT []": (),
+    'synonym: "os EXACT []': (),
+    "is_obsolete: maybe": (),
+    "namespace: two words": (),
+    "no tag at all": (),
+    "no\ttag": (),
+    "alt_id:": (),
+    'xref: A:1 {source="x"': (),
+}
+BONE = "\n[Term]\nid: X:1\nname: bone\n"
+
+
+def read_all(path, **options):
+    """The entities, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = list(read_obo(path, **options))
+    return found, [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_a_broken_line_costs_at_most_that_line(tmp_path, line):
+    path = write(tmp_path, BONE, line, '\nsynonym: "hard part" EXACT []\nxref: Y:1\n', CHILL)
+    (bone, chill), warned = read_all(path)
+    aliases, definition = (BROKEN[line], "") if isinstance(BROKEN[line], tuple) else ((), BROKEN[line])
+    assert bone == Entity("X:1", "bone", (*aliases, "hard part"), ("phenotypes",), definition, ("Y:1",), "X")
+    assert chill.id == "HP:0025143"
+    assert len(warned) == 1 and warned[0].startswith(f"{path}:7: is not OBO (expected `")
+    with pytest.raises(PelError, match=r"hp\.obo:7: is not OBO \(expected `.*`\); mend the line\.$"):
+        list(read_obo(path, strict=True))
+
+
+def test_a_line_that_is_right(tmp_path):
+    lines = r"""
+[Term] ! a comment
+id: X:1 {source="Y:1"} ! of its own
+name: bone \{really\} \! ! a comment
+namespace: two\ words
+def: "A\nbone, \"hard\"\Wone." [Y:1 "text, [with] all", http://x.org/y?z=1 , Y\:2\,3] {source="Y:2", n="1"} ! a comment
+synonym: "os" EXACT LATIN [] {source="Y"}
+synonym:"ossum" EXACT [Y:1]
+xref: http://x.org/y#z "a page"
+xref: Y\:4 ! a comment
+xref: Y:5 {source="a } b"}
+! a comment
+property_value: anything http://x.org/File\:y xsd:string
+is_obsolete: false
+"""
+    path = write(tmp_path, lines)
+    (bone,), warned = read_all(path, strict=True)
+    xrefs = ("http://x.org/y#z", "Y:4", "Y:5")
+    definition = 'A\nbone, "hard" one.'
+    assert bone == Entity("X:1", "bone {really} !", ("os", "ossum"), ("two words",), definition, xrefs, "X")
+    assert not warned
+
+
+def test_five_broken_lines_are_named_and_all_counted(tmp_path):
+    path = write(tmp_path, BONE, "xref: a b\n" * 7 + "xref: Y:1\n" * 7)
+    records = read_obo(path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(list(records)) == 1
+    assert [str(w.message).partition(": ")[0] for w in caught[:-1]] == [f"{path}:{line}" for line in range(7, 12)]
+    assert str(caught[-1].message) == f"{path}: 7 lines in all are not right"
+    assert records.skipped == {"lines that are not right": 7}
+
+
 @pytest.mark.parametrize(
-    ("terms", "message"),
+    ("terms", "left", "message"),
     [
-        ([FEVER, CHILL, FEVER], r"hp\.obo: term HP:0001945: comes twice; give every term its own id\.$"),
-        ([CHILL, "nonsense\n"], r"hp\.obo:7: is not OBO \(expected .*\); mend the line\.$"),
-        ([CHILL, "synonym: Shivers EXACT []\n"], r"hp\.obo:7: is not OBO"),
-        ([CHILL.replace("Chills", "a\0b")], r"hp\.obo: term HP:0025143: .* has a NUL character"),
-        ([OBSOLETE], r"hp\.obo: no term is left"),
+        ([FEVER, CHILL, FEVER], 2, r"hp\.obo:25: the id \"HP:0001945\" is that of line 4 too; give every term its own"),
+        ([CHILL, BONE.replace("[Term]", "[Term")], 1, r"hp\.obo:8: is not OBO \(expected `\[Term\]`\)"),
+        ([CHILL, BONE.replace("[Term]", "")], 1, r"hp\.obo:9: the id stands within another term; write \[Term\]"),
+        ([CHILL, BONE.replace("X:1", "A|B")], 1, r"hp\.obo:8: the id \"A\|B\" means something else"),
+        ([CHILL, BONE.replace("id: X:1\n", "")], 1, r"hp\.obo:8: the term has no id; give it one"),
+        ([CHILL, BONE.replace("bone", "a\0b")], 1, r"hp\.obo:10: the line has a NUL character"),
+        ([CHILL, BONE, f'def: "{"x" * (1 << 20)}" []\n'], 2, r"hp\.obo:11: the line has .* over 1,048,576 characters"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path, terms, message):
+def test_what_costs_a_term(tmp_path, terms, left, message):
     path = write(tmp_path, *terms)
+    found, warned = read_all(path)
+    assert len(found) == left and len(warned) == 1 and re.search(message, warned[0])
     with pytest.raises(PelError, match=message):
+        list(read_obo(path, strict=True))
+
+
+def test_a_broken_id_costs_the_term(tmp_path):
+    path = write(tmp_path, CHILL, BONE.replace("X:1", "X 1"))
+    found, warned = read_all(path)
+    assert len(found) == 1 and [warning.split(": ")[0] for warning in warned] == [f"{path}:9", f"{path}:8"]
+    with pytest.raises(PelError, match=r"hp\.obo:9: is not OBO \(expected `id: ID`\)"):
+        list(read_obo(path, strict=True))
+
+
+def test_no_term_is_left(tmp_path):
+    with pytest.raises(PelError, match=r"hp\.obo: no term is left; .* Left out: 1 terms that are obsolete\.$"):
+        list(read_obo(write(tmp_path, OBSOLETE)))
+    path = write(tmp_path, CHILL.replace("Chills", "a\0b"))
+    with pytest.raises(PelError, match=r"hp\.obo: no term is left; .*1 terms without a name\. .*hp\.obo:6: the line"):
+        read_all(path)
+    path.write_text("id,name\nD1,Fever\n")
+    with pytest.raises(PelError, match=r"hp\.obo:1: is not OBO .* Not right: 2 of 2 lines\. More than 50 %"):
         list(read_obo(path))
 
 
 def test_other_encodings_and_half_a_gzip_file(tmp_path):
     path = write(tmp_path)
-    path.write_bytes((HEADER + CHILL.replace("Chills", "Fièvre")).encode("latin-1"))
-    with pytest.raises(PelError, match=r"hp\.obo:6: byte 9 of the line is not UTF-8"):
-        list(read_obo(path))
+    path.write_bytes((HEADER + CHILL.replace("Chills", "Fièvre") + BONE).encode("latin-1"))
+    (bone,), warned = read_all(path)
+    assert bone.name == "bone" and warned == [f"{path}:6: byte 9 of the line is not UTF-8; save the file as UTF-8."]
+    path.write_bytes(b"\xef\xbb\xbf" + CHILL.strip().replace("\n", "\r\n").encode())
+    assert [entity.name for entity in read_obo(path)] == ["Chills"]
     path = tmp_path / "hp.obo.gz"
     path.write_bytes(gzip.compress((HEADER + FEVER).encode())[:-12])
     with pytest.raises(PelError, match=r"hp\.obo\.gz: is not a whole gzip file"):
         list(read_obo(path))
 
 
-def test_without_the_library(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fastobo", None)
-    with pytest.raises(PelError, match=r'needs the package fastobo; run `pip install "spacy-pel\[obo\]"`'):
-        read_obo(write(tmp_path, FEVER))
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("tag", ["id", "name", "xref", "def", "synonym", "is_obsolete", "[Term]"])
+def test_hostile_lines_take_linear_time(tmp_path, tag):
+    starts = ("", '"', '"a" ', '"a" [', '"a" EXACT ', '"a" EXACT [')
+    parts = ("a", " ", "\\", "\\a", '"', '"a",', "a, ", 'a "b", ', "{", '{"a"', "}", "!", "[", "]", "http://", "a\\ ")
+    lines = [f"{tag}: {start}{part * (100_000 // len(part))} \x01(" for start in starts for part in parts]
+    assert len(read_all(write(tmp_path, BONE, "\n".join(lines), "\nname: bone" * len(lines)))[0]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+@pytest.mark.parametrize(
+    ("name", "terms", "broken", "first"), [("uberon", 13080, 31, 78225), ("so", 2179, 1, 8534), ("cl", 2068, 3, 18191)]
+)
+def test_real_ontologies(name, terms, broken, first):
+    path = DATA / "craft" / f"{name}.obo"
+    records = read_obo(path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        entities = list(records)
+    assert len(entities) == len({entity.id for entity in entities}) == terms
+    # No definition is lost: where a line of one is broken, it is so in the brackets.
+    with path.open(encoding="utf-8") as file:
+        stanzas = [stanza for stanza in file.read().split("\n\n") if stanza.startswith("[Term]")]
+    kept = [stanza for stanza in stanzas if "\nis_obsolete: true" not in stanza]
+    assert sum(bool(entity.definition) for entity in entities) == sum("\ndef: " in stanza for stanza in kept)
+    assert records.skipped["lines that are not right"] == broken and len(caught) == min(broken, 5) + (broken > 5)
+    assert str(caught[0].message).startswith(f"{path}:{first}: is not OBO")
+    with pytest.raises(PelError, match=rf"{name}\.obo:{first}: is not OBO \(expected .*\); mend the line"):
+        list(read_obo(path, strict=True))
