@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple
@@ -15,8 +16,7 @@ from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.pipeline.tuning import find_for_gold
-from spacy_pel.search.search import EXACT, NGRAM, Found
-from spacy_pel.search.weights import NameWeights
+from spacy_pel.search.parts import EXACT, NAMES, NGRAM
 from spacy_pel.tuning.name_weights import fit_weights
 
 
@@ -46,8 +46,10 @@ def main(
     tune: Annotated[Path, typer.Option(help="Gold mentions that the weights of names are fitted to")],
     name: Annotated[str, typer.Option(help="Of the trained linker")] = "linker",
     variants: Annotated[str, typer.Option(help="Comma-separated, of " + ", ".join(VARIANTS))] = ",".join(VARIANTS),
+    vectors: Annotated[str, typer.Option(help="Comma-separated, of entity, names and both; what the KB has")] = "",
 ) -> None:
-    """Write one JSON of measures per variant, with the keys of `python -m spacy pel evaluate` and the weights."""
+    """Write one JSON of measures per variant, and with `--vectors` one for each kind (NAME-KIND-VARIANT.json), with the
+    keys of `python -m spacy pel evaluate`, the weights and the bytes of the vectors."""
     wanted = variants.split(",")
     if unknown := set(wanted) - VARIANTS.keys():
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose of {', '.join(VARIANTS)}")
@@ -56,30 +58,23 @@ def main(
     train_ids = {id_ for mention in gold_of(read_docs(train, nlp.vocab), linker.kb) for id_ in mention.ids}
     docs = list(read_docs(corpus, nlp.vocab))
     output.mkdir(parents=True, exist_ok=True)
-    for key in wanted:
-        variant = VARIANTS[key]
+    for kind, key in product(vectors.split(","), wanted):
+        linker.vectors = kind or linker.vectors
+        variant, where = VARIANTS[key], "-".join(filter(None, (name, kind, key)))
         linker.resolve_abbreviations, linker.lexical = variant.abbreviations, None
-        if variant.ngram or variant.exact:
-            linker.lexical = fitted(linker, list(read_docs(tune, nlp.vocab)), variant)
+        parts = [part for part in (NGRAM, EXACT) if getattr(variant, part)] + [NAMES] * (linker.vectors == "both")
+        if parts:
+            found = find_for_gold(linker, read_docs(tune, nlp.vocab), progress=True)
+            linker.lexical = fit_weights(found, parts).as_setting()
         start = perf_counter()
         ranked = rank_gold(linker, docs, k=64, progress=True)
         seconds = perf_counter() - start
         values: dict[str, Any] = link_metrics(ranked, linker.kb, train_ids=train_ids)
-        values |= {"mentions_per_second": values["n_mentions"] / seconds, "lexical": linker.lexical}
-        srsly.write_json(output / f"{name}-{key}.json", values)
-        typer.echo(f"{name}-{key}: recall@1 {values['recall_at_1']:.4f}, weights {linker.lexical}")
-
-
-def fitted(linker: Any, docs: list, variant: Variant) -> dict[str, float]:
-    """The weights of the features that count; 0 for one that does not."""
-    counts = {NGRAM: variant.ngram, EXACT: variant.exact}
-
-    def counted(found: Found) -> Found:
-        return found._replace(parts={name: values * counts.get(name, True) for name, values in found.parts.items()})
-
-    found = find_for_gold(linker, docs, progress=True)
-    weights = fit_weights([one._replace(forms=[counted(form) for form in one.forms]) for one in found])
-    return NameWeights(weights.ngram * variant.ngram, weights.exact * variant.exact)._asdict()
+        size = sum(linker.kb.entity_index(one).size_bytes for one in linker.fingerprints.values())
+        values |= {"mentions_per_second": values["n_mentions"] / seconds, "index_bytes": size}
+        values["lexical"] = linker.lexical
+        srsly.write_json(output / f"{where}.json", values)
+        typer.echo(f"{where}: recall@1 {values['recall_at_1']:.4f}, weights {linker.lexical}")
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def build_kb(
             overwrite=force,
         )
     if replaces:
-        msg.info("Replaced the old KB: renamed it aside, put the new one in its place, removed it")
+        msg.info("Replaced the old KB, which stayed until the new one was whole")
     print_skipped(records.skipped)
     if left_out and not records.skipped["entities held out"]:
         msg.warn("No entity was held out: a share is drawn by the ids, and the KB is small or has none of those types")

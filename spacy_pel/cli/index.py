@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from time import perf_counter
 
@@ -11,6 +12,12 @@ from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg
+
+
+class Vectors(str, Enum):
+    ENTITY = "entity"
+    NAMES = "names"
+    BOTH = "both"
 
 
 @command("index")
@@ -23,11 +30,16 @@ def index(
     index_type: str = typer.Option(
         "auto", "--index-type", help="flat (exact), a FAISS factory string, or auto: exact for small KBs"
     ),
+    vectors: Vectors | None = typer.Option(
+        None, "--vectors", help="What to encode: entity (its text), names, or both; default: the setting of PIPELINE"
+    ),
     force: bool = typer.Option(False, "--force", "-F", help="Replace the pipeline at OUT"),
 ) -> None:
-    """Encode every entity of KB with the entity tower of PIPELINE and write the pipeline, with its KB, to OUT.
+    """Encode every entity of KB, or every name, with PIPELINE, and write the pipeline, with its KB, to OUT.
 
     Example: python -m spacy pel index training/model-last kb linker
+
+    Example: python -m spacy pel index training/model-last kb linker --vectors both
 
     Example: python -m spacy pel index training/model-last kb linker --index-type "IVF2048,PQ96x4fs,Refine(SQ8)"
     """
@@ -42,6 +54,8 @@ def index(
         (folder / name).mkdir()
         threshold, linker.tuned = linker.tuned.nil_threshold, linker.tuned.without_nil()
         linker.set_kb(source.copy_to(folder / name / "kb", indexes=()))
+        if vectors is not None:
+            linker.vectors = nlp.get_pipe_config(name)["vectors"] = vectors.value
         linker.index(index_type=index_type)
         linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
         nlp.to_disk(folder)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import PelError
+from .exchange import exchange
 from .locks import locked
 
 logger = logging.getLogger("spacy_pel")
@@ -21,9 +22,10 @@ logger = logging.getLogger("spacy_pel")
 def new_folder(path: Path) -> Iterator[Path]:
     """Make a folder that appears at once, with all its files, or not at all.
 
-    A folder already at `path` stays untouched until the new one is complete: then it is renamed aside, since a rename
-    onto a folder fails, and removed once the new one is in its place. What a killed process left of either kind is
-    cleaned up here; a folder left aside only after the swap, as it may be the last complete one.
+    A folder already at `path` stays untouched until the new one is complete: then the two change places at once, and it
+    is removed. Where the system cannot do that, it is renamed aside first, since a rename onto a folder fails. What a
+    killed process left of either kind is cleaned up here; a folder left aside only after the swap: it may be the last
+    complete one.
 
     Args:
         path: Where the folder is to be.
@@ -54,20 +56,21 @@ def _filled(path: Path, folder: Path) -> Iterator[Path]:
     try:
         yield folder
         sync_all(folder)
-        if path.exists():
+        if not path.exists():
+            folder.rename(path)
+        elif not exchange(path, folder):
             aside = _sibling(path, "old")
             path.rename(aside)
-            logger.info("%s: renamed the old folder to %s until the new one is in place", path, aside.name)
-        folder.rename(path)
+            folder.rename(path)
         sync(path.parent)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         if aside is not None and not path.exists():
             aside.rename(path)
         raise
-    for old in left_aside(path):
+    for old in filter(Path.exists, (folder, *left_aside(path))):
         shutil.rmtree(old, ignore_errors=True)
-        logger.info("%s: removed", old)
+        logger.info("%s: removed the folder that was there before", path)
 
 
 def left_aside(path: Path) -> list[Path]:

@@ -7,14 +7,14 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-import numpy as np
-
 from .entity import Entity
 from .index.entity_index import EntityIndex
-from .index.indexes import check_added, renumbered
-from .index.on_disk import write_again
+from .index.indexes import NewVectors, check_added, check_owners, renumbered
+from .index.on_disk import NewIndex, write_again, write_index
+from .index.owners import Owners
 from .numbering import EntityRows
 from .records import writing
+from .records.schema import removed_rows
 
 
 def put(
@@ -22,22 +22,45 @@ def put(
     connection: Connection,
     meta: dict[str, Any],
     entities: Sequence[Entity],
-    vectors: np.ndarray | None,
-    fingerprint: str | None,
-    owners: Sequence[int] | None,
+    given: Sequence[NewVectors],
     replaced: Sequence[str],
 ) -> None:
     """Add entities and their vectors in the place of those with the ids `replaced`.
 
     See `KnowledgeBase.add`. `path` is the folder of the KB.
     """
-    places = np.arange(len(entities)) if owners is None else np.asarray(owners, dtype=np.int64)
-    check_added(path, meta["indexes"], len(entities), places, vectors, fingerprint)
+    check_added(path, meta["indexes"], len(entities), given)
     if replaced:
         writing.delete_entities(connection, meta, replaced)
     rows = writing.add(connection, meta, entities)
-    if vectors is not None and fingerprint is not None:
-        writing.add_vectors(connection, meta, fingerprint, EntityRows(rows[places]), vectors)
+    for own in given:
+        writing.add_vectors(connection, meta, own.fingerprint, EntityRows(rows[own.places]), own.vectors)
+
+
+def index(
+    path: Path,
+    connection: Connection,
+    meta: dict[str, Any],
+    new: Sequence[NewIndex],
+    live_rows: EntityRows,
+    removed: EntityRows,
+) -> None:
+    """Write indexes of the KB at `path`. Where it has no others, number the entities anew, without the rows `removed`.
+
+    See `KnowledgeBase.write_indexes`.
+    """
+    alone = not (meta["indexes"].keys() - {one.fingerprint for one in new})
+    for one in new:
+        owners = Owners(live_rows) if one.owners is None else one.owners
+        check_owners(path, owners, live_rows)
+        if alone:
+            owners = owners.with_rows(renumbered(owners.rows, removed))
+        meta["indexes"][one.fingerprint] = write_index(path, one, owners, before=meta["indexes"].get(one.fingerprint))
+        writing.forget_vectors(connection, meta, one.fingerprint)
+    if alone:
+        writing.renumber_rows(connection, meta)  # last: from here on nobody else can read
+    if not removed_rows(connection):
+        writing.bring_names_up_to_date(path, connection, meta)
 
 
 def compact(
@@ -49,7 +72,8 @@ def compact(
 ) -> None:
     """Write all `indexes` of the KB at `path` again, without the rows `removed`, and number the entities anew."""
     for fingerprint, index in indexes.items():
-        owners = renumbered(index.owners(), removed)
+        owners = index.owners()
+        owners = owners.with_rows(renumbered(owners.rows, removed))
         meta["indexes"][fingerprint] = write_again(path, fingerprint, index.record, index.blocks(), owners)
         writing.forget_vectors(connection, meta, fingerprint)
     writing.renumber_rows(connection, meta)

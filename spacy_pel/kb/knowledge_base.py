@@ -12,20 +12,20 @@ import numpy as np
 
 from ..errors import PelError
 from ..files.folders import check_not_left_aside, check_replaceable, new_folder
-from .changes import compact, put
+from .changes import compact, index, put
 from .damage import UnknownId
 from .entity import Entity
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
-from .index.indexes import Indexes, check_owners, renumbered
-from .index.on_disk import FOLDER, copy_files, remove_others, write_index
-from .index.vectors import auto_type
+from .index.indexes import Indexes, NewVectors
+from .index.on_disk import FOLDER, NewIndex, copy_files, remove_others
+from .index.owners import Owners
+from .kinds import ENTITY
 from .names.alias_to_cuis import AliasToCuis
 from .names.name_index import NameIndex
 from .numbering import EntityRows, no_rows
 from .records import writing
 from .records.remedy import remedy
-from .records.schema import removed_rows
 from .records.store import RecordStore, State
 
 Metric = Literal["cosine", "dot"]
@@ -243,53 +243,27 @@ class KnowledgeBase(Mapping[str, Entity]):
         metric: Metric,
         fingerprint: str,
         index_type: str = "auto",
-        owners: EntityRows | None = None,
-        kind: str = "entity",
+        owners: Owners | EntityRows | None = None,
+        kind: str = ENTITY,
     ) -> None:
-        """Give the KB the vectors of an encoder, in place of those that it has of the same. Those of others stay.
+        """`write_indexes` for one: see `NewIndex` for what it takes. owners: also as the rows (v,) of the entity that
+        owns each vector, ascending."""
+        own = owners if owners is None or isinstance(owners, Owners) else Owners(owners)
+        self.write_indexes([NewIndex(fingerprint, blocks, dim, metric, own, kind, index_type)])
+
+    def write_indexes(self, new: Sequence[NewIndex]) -> None:
+        """Give the KB the vectors of encoders, in place of those that it has of the same. Those of others stay.
 
         Killed or failing at any moment, this leaves the KB as it was. Where the KB has no other index, the gaps that
         removed entities left in the rows are closed, and whoever has the KB open has to open it again. Otherwise only
         `compact` does that.
-
-        Args:
-            blocks: (n, dim) float32 each, all together one vector for each of `owners`.
-            dim: The dimensions of a vector.
-            metric: "cosine" or "dot".
-            fingerprint: Names the encoder that made the vectors.
-            index_type: "flat" for exact search, what faiss's `index_factory` takes, or "auto": exact for small KBs,
-                compressed for large ones (`index.vectors.auto_type`).
-            owners: (v,) the row of the entity that owns each vector, ascending; None: one vector for each entity.
-            kind: What the vectors are of.
 
         Raises:
             PelError: faiss refuses the index type, the vectors are not finite, of another shape or not as many as
                 `owners`, the owners are not ascending rows of entities, the folder cannot be written, or another
                 process changes the KB.
         """
-
-        def edit(connection: Connection, meta: dict[str, Any]) -> None:
-            rows = self.live_rows if owners is None else owners
-            check_owners(self.path, rows, self.live_rows)
-            alone = not (meta["indexes"].keys() - {fingerprint})
-            meta["indexes"][fingerprint] = write_index(
-                self.path,
-                fingerprint,
-                blocks,
-                renumbered(rows, self._removed) if alone else rows,
-                before=meta["indexes"].get(fingerprint),
-                kind=kind,
-                dim=dim,
-                metric=metric,
-                index_type=auto_type(len(rows), dim) if index_type == "auto" else index_type,
-            )
-            writing.forget_vectors(connection, meta, fingerprint)
-            if alone:
-                writing.renumber_rows(connection, meta)  # last: from here on nobody else can read
-            if not removed_rows(connection):
-                writing.bring_names_up_to_date(self.path, connection, meta)
-
-        self._change(edit)
+        self._change(lambda connection, meta: index(self.path, connection, meta, new, self.live_rows, self._removed))
 
     def drop_index(self, fingerprint: str) -> None:
         """Remove the vectors of one encoder. Where the KB has none of it, nothing happens."""
@@ -310,42 +284,27 @@ class KnowledgeBase(Mapping[str, Entity]):
         """
         self._change(lambda connection, meta: compact(self.path, connection, meta, self._indexes, self._removed))
 
-    def add(
-        self,
-        entities: Sequence[Entity],
-        vectors: np.ndarray | None = None,
-        fingerprint: str | None = None,
-        *,
-        owners: Sequence[int] | None = None,
-    ) -> None:
+    def add(self, entities: Sequence[Entity], *vectors: NewVectors) -> None:
         """Add new entities in one transaction: killed or failing at any moment, this leaves the KB as it was.
 
         Args:
             entities: With ids that the KB does not have.
-            vectors: (v, dim) where the KB has an index; no other index gets any, see `EntityIndex.n_missing`.
-            fingerprint: Names the encoder that made `vectors`.
-            owners: (v,) the place in `entities` of the one that owns each vector, ascending; None: one vector each.
+            vectors: Of one index of the KB at least, where it has any; the others get none, see
+                `EntityIndex.n_missing`.
 
         Raises:
             PelError: An id comes twice or is in the KB; vectors are missing, not finite or of another shape or encoder;
                 another process changes the KB.
         """
-        self._put(entities, vectors, fingerprint, owners)
+        self._put(entities, vectors)
 
-    def update(
-        self,
-        entities: Sequence[Entity],
-        vectors: np.ndarray | None = None,
-        fingerprint: str | None = None,
-        *,
-        owners: Sequence[int] | None = None,
-    ) -> None:
+    def update(self, entities: Sequence[Entity], *vectors: NewVectors) -> None:
         """Put `entities` in the place of those with the same ids, as `add` does.
 
         Raises:
             PelError: As for `add`, and where an id is not in the KB.
         """
-        self._put(entities, vectors, fingerprint, owners, replaced=[entity.id for entity in entities])
+        self._put(entities, vectors, replaced=[entity.id for entity in entities])
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove entities in one transaction. They are never found again.
@@ -408,17 +367,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         # Not where another process may be writing files: it will remove these.
         self.records.if_undisturbed(lambda meta: remove_others(self.path, meta["indexes"]))
 
-    def _put(
-        self,
-        entities: Sequence[Entity],
-        vectors: np.ndarray | None,
-        fingerprint: str | None,
-        owners: Sequence[int] | None,
-        replaced: Sequence[str] = (),
-    ) -> None:
-        self._change(
-            lambda connection, meta: put(self.path, connection, meta, entities, vectors, fingerprint, owners, replaced)
-        )
+    def _put(self, entities: Sequence[Entity], vectors: Sequence[NewVectors], replaced: Sequence[str] = ()) -> None:
+        self._change(lambda connection, meta: put(self.path, connection, meta, entities, vectors, replaced))
 
     def _notice_changes(self) -> None:
         """Take over what another process has changed."""

@@ -8,10 +8,10 @@ from itertools import islice
 import numpy as np
 
 from ..errors import PelError
-from ..files.hashes import sha256
 from .index.entity_index import EntityIndex
 from .index.vectors import BLOCK, FLAT
 from .knowledge_base import KnowledgeBase
+from .stored_files import changed
 
 UNIT_WITHIN = 1e-3  # an exact index; a compressed one keeps lengths only roughly
 COMPRESSED_WITHIN = 0.05
@@ -52,16 +52,15 @@ def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: N
 
 def _file_problems(kb: KnowledgeBase, index: EntityIndex) -> Iterator[str]:
     for file in index.record["files"].values():
-        path = kb.path / file["name"]
-        if sha256(path) != file["sha256"]:
-            yield f"{path}: its SHA-256 is not the one that meta recorded: the file has changed since it was written"
+        if problem := changed(kb.path, file):
+            yield problem
 
 
 def _vector_problems(kb: KnowledgeBase, index: EntityIndex, where: str) -> Iterator[str]:
     owners = index.owners()
-    if (np.diff(owners) < 0).any():
+    if (np.diff(owners.rows) < 0).any():
         yield f"{where}: the owners of the vectors are not in the order of the rows"
-    if foreign := int((~np.isin(owners, kb.live_rows)).sum()):
+    if foreign := int((~np.isin(owners.rows, kb.live_rows)).sum()):
         yield f"{where}: {foreign:,} vectors belong to no entity"
     within = UNIT_WITHIN if index.index_type == FLAT else COMPRESSED_WITHIN
     n_vectors = infinite = odd = 0
@@ -70,8 +69,8 @@ def _vector_problems(kb: KnowledgeBase, index: EntityIndex, where: str) -> Itera
         lengths = np.linalg.norm(block.astype(np.float64), axis=1)
         infinite += int((~np.isfinite(lengths)).sum())
         odd += int((np.abs(lengths[np.isfinite(lengths)] - 1) > within).sum())
-    if n_vectors != len(owners):
-        yield f"{where}: {n_vectors:,} vectors with {len(owners):,} owners"
+    if n_vectors != owners.n_vectors:
+        yield f"{where}: {n_vectors:,} vectors where the owners say {owners.n_vectors:,}"
     if infinite:
         yield f"{where}: {infinite:,} vectors are not finite"
     if odd and index.metric == "cosine":

@@ -6,7 +6,8 @@ The rest of the package calls `encode_spans` and `encode_entities`. Token rows a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,11 @@ def encode_entities(model: Model, entities: Iterable[Entity]) -> np.ndarray:
     return encode_entity_rows(model, row_builder(model).entities(entities))
 
 
+def encode_names(model: Model, names: Sequence[str]) -> np.ndarray:
+    """Encode n names, each as a mention that stands alone, to vectors (n, hidden) float32."""
+    return encode_mention_rows(model, row_builder(model).names(names))
+
+
 def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, progress: bool) -> Iterator[np.ndarray]:
     """Encode many entities block by block.
 
@@ -177,9 +183,20 @@ def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, pro
     Yields:
         The vectors of a block, (n, hidden) float32.
     """
-    with tqdm(total=total, desc="Encoding entities", unit="ent", unit_scale=True, disable=not progress) as bar:
-        for block in minibatch(entities, ENTITIES_AT_ONCE):
-            yield encode_entities(model, block)
+    yield from _stream(partial(encode_entities, model), entities, total, "Encoding entities", "ent", progress)
+
+
+def stream_names(model: Model, names: Iterable[str], total: int, *, progress: bool) -> Iterator[np.ndarray]:
+    """`stream_entities` for names."""
+    yield from _stream(partial(encode_names, model), names, total, "Encoding names", "name", progress)
+
+
+def _stream(
+    encode: Callable[[list], np.ndarray], items: Iterable, total: int, desc: str, unit: str, progress: bool
+) -> Iterator[np.ndarray]:
+    with tqdm(total=total, desc=desc, unit=unit, unit_scale=True, disable=not progress) as bar:
+        for block in minibatch(items, ENTITIES_AT_ONCE):
+            yield encode(block)
             bar.update(len(block))
 
 

@@ -101,6 +101,12 @@ class RowBuilder:
         pieces = (encoding.ids for encoding in self._encoded(part for parts in crossed for part in parts))
         return TokenRows.from_lists([self._window(*(own or islice(pieces, 3))) for own in parted])
 
+    def names(self, names: Sequence[str]) -> TokenRows:
+        """Make one row a name, read as a mention that stands alone, of at most `mention_length` tokens. A name without
+        a word piece gets a row too."""
+        nothing = [*self._cls, *self._start, *self._end, *self._sep]
+        return TokenRows.from_lists([self._window([], own.ids, []) or nothing for own in self._encoded(names)])
+
     def _encoded(self, texts: Iterable[str]) -> list[Any]:
         return self._backend.encode_batch(list(texts), add_special_tokens=False)
 

@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.modeling_utils import no_init_weights
 
 from ..errors import PelError
+from ..kb.kinds import ENTITY, NAMES
 from .bi_encoder import make_bi_encoder, row_builder
 from .encoder import set_transformer, tower_module
 from .encoder_loader import attention_for
@@ -30,19 +31,30 @@ from .no_code import NO_CODE, reason, without_kernel
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 TOWERS = ("mention", "entity")  # shared towers have the first only
-ENTITY_SETTINGS = ("entity_length", "similarity", "entity_template", "aliases")
+TOWER_OF = {ENTITY: "entity_tower", NAMES: "mention_tower"}  # which reads what an index has vectors of
+SETTINGS_OF = {
+    ENTITY: ("entity_length", "similarity", "entity_template", "aliases"),
+    NAMES: ("mention_length", "similarity", "pooling"),
+}
 
 
-def fingerprint(model: Model) -> str:
-    """Return a SHA-256 of all that decides an entity's vector: the entity tower's weights and configuration, the
-    tokenizer and the settings of entity rows. Equal fingerprints mean equal vectors, up to the precision computed in.
+def fingerprint(model: Model, kind: str = ENTITY) -> str:
+    """Return a SHA-256 of all that decides the vector of an entity, or of a name: the weights and configuration of the
+    tower that reads it, the tokenizer and the settings of its rows. Equal fingerprints mean equal vectors, up to the
+    precision computed in.
+
+    Args:
+        model: A bi-encoder with weights.
+        kind: What the vectors are of: "entity" or "names".
     """
     builder = row_builder(model)
-    transformer: Any = tower_module(model.get_ref("entity_tower")).transformer
-    settings = {key: model.attrs["settings"][key] for key in ENTITY_SETTINGS}
+    transformer: Any = tower_module(model.get_ref(TOWER_OF[kind])).transformer
+    settings = {key: model.attrs["settings"][key] for key in SETTINGS_OF[kind]}
     settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
-    if model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
+    if kind == ENTITY and model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
         settings["pooling"] = "cls"
+    if kind != ENTITY:
+        settings["kind"] = kind
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(builder.tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(transformer.state_dict().items()):
@@ -59,10 +71,19 @@ def save(model: Model, path: Path) -> None:
         PelError: The bi-encoder has no weights, or a file cannot be written.
     """
     path.mkdir(parents=True, exist_ok=True)
-    row_builder(model).tokenizer.save_pretrained(path / "tokenizer")
+    _save_tokenizer(row_builder(model).tokenizer, path / "tokenizer")
     for name, tower in zip(TOWERS, model.layers, strict=False):
         _save_transformer(tower_module(tower).transformer, path / name)
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
+
+
+def _save_tokenizer(tokenizer: Any, path: Path) -> None:
+    try:
+        tokenizer.save_pretrained(path)
+    except OSError:
+        raise
+    except Exception as error:  # what tokenizers raise, such as for a full disk
+        raise PelError(f"{path}: cannot be written ({error}).") from error
 
 
 def _save_transformer(transformer: Any, path: Path) -> None:

@@ -12,7 +12,7 @@ from spacy.language import Language
 from thinc.api import Model
 
 from .linker import PelLinker
-from .settings import SETTINGS, Lexical, LinkSettings, Threshold
+from .settings import SETTINGS, Lexical, LinkSettings, Threshold, Vectors
 
 DEFAULT_CONFIG = {
     "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
@@ -46,6 +46,7 @@ def make_linker(
     max_candidates: int,
     spans_key: str | None,
     resolve_abbreviations: bool,
+    vectors: Vectors,
     lexical: Lexical,
     nil_threshold: Threshold,
     labels_discard: list[str],

@@ -2,85 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
-import numpy as np
 from thinc.api import Model
 
 from ..checks import check_text
 from ..errors import PelError
 from ..kb.entity import Entity
+from ..kb.index.indexes import NewVectors
+from ..kb.index.on_disk import NewIndex
+from ..kb.kinds import ENTITY, NAMES
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import encode_entities, stream_entities, vector_size
+from ..kb.name_owners import names_and_owners
+from ..kb.names.normal_form import distinct_names
+from ..models.bi_encoder import encode_entities, encode_names, stream_entities, stream_names, vector_size
 from ..search.hybrid import HybridSearch
 from ..search.search import Search, VectorSearch
 from ..search.weights import NameWeights
 from .arguments import entities_given
 from .settings import LinkSettings
 
+PLURAL = {ENTITY: "entities", NAMES: "names"}
 
-def index_kb(model: Model, kb: KnowledgeBase, fingerprint: str, *, index_type: str, progress: bool) -> None:
-    """Encode all entities of `kb` and write their vectors into its folder, in place of those of that fingerprint.
+
+def index_kb(
+    model: Model, kb: KnowledgeBase, fingerprints: Mapping[str, str], *, index_type: str, progress: bool
+) -> None:
+    """Encode the entities of `kb`, or their names, and write their vectors into its folder, in place of those of these
+    fingerprints.
 
     Args:
         model: The bi-encoder.
         kb: The KB.
-        fingerprint: Of the bi-encoder.
-        index_type: See `KnowledgeBase.index`.
+        fingerprints: Of the bi-encoder, by the kind of what is encoded.
+        index_type: See `NewIndex`.
         progress: Whether to show a bar.
     """
     check_text("linker.index", "index_type", index_type, 'give "auto", "flat" or what faiss\'s index_factory takes')
-    kb.index(
-        stream_entities(model, kb.entities(), len(kb), progress=progress),
-        dim=vector_size(model),
-        metric=model.attrs["settings"]["similarity"],
-        fingerprint=fingerprint,
-        index_type=index_type,
-    )
+    metric = model.attrs["settings"]["similarity"]
+    new = []
+    for kind, fingerprint in fingerprints.items():
+        if kind == NAMES:
+            names, owners = names_and_owners(kb)
+            blocks = stream_names(model, names, owners.n_vectors, progress=progress)
+        else:
+            blocks, owners = stream_entities(model, kb.entities(), len(kb), progress=progress), None
+        new.append(NewIndex(fingerprint, blocks, vector_size(model), metric, owners, kind, index_type))
+    kb.write_indexes(new)
 
 
 def encoded(
-    model: Model, kb: KnowledgeBase, fingerprint: str, entities: Iterable[Entity]
-) -> tuple[list[Entity], np.ndarray | None, str | None]:
-    """What `KnowledgeBase.add` takes: new `entities` with their vectors, if the KB has any, and the fingerprint.
+    model: Model, kb: KnowledgeBase, fingerprints: Mapping[str, str], entities: Iterable[Entity]
+) -> tuple[Any, ...]:
+    """The arguments of `KnowledgeBase.add`: new `entities`, with the vectors that the indexes of these fingerprints, by
+    kind, need.
 
     Raises:
         PelError: If they are no entities, or if the vectors of the KB are of another encoder.
     """
     named = [kb.with_type_names(entity) for entity in entities_given(entities)]
     if not kb.indexes:
-        return named, None, None
-    check_fingerprint(kb, fingerprint)
-    return named, encode_entities(model, named), fingerprint
+        return (named,)
+    check_fingerprints(kb, fingerprints)
+    return named, *(_vectors_of(model, kind, fingerprint, named) for kind, fingerprint in fingerprints.items())
 
 
-def search_of(kb: KnowledgeBase, fingerprint: str, weights: NameWeights | None, settings: LinkSettings) -> Search:
-    """The search of `kb` by the vectors of the encoder with that fingerprint, and with `weights` by names too.
+def _vectors_of(model: Model, kind: str, fingerprint: str, entities: Sequence[Entity]) -> NewVectors:
+    if kind != NAMES:
+        return NewVectors(fingerprint, encode_entities(model, entities))
+    names = [distinct_names(entity.name, entity.aliases) for entity in entities]
+    owners = [place for place, own in enumerate(names) for _ in own]
+    return NewVectors(fingerprint, encode_names(model, list(chain(*names))), owners)
+
+
+def search_of(
+    kb: KnowledgeBase,
+    fingerprints: Mapping[str, str],
+    weights: NameWeights | None,
+    settings: LinkSettings,
+    *,
+    compare_names: bool | None = None,
+) -> Search:
+    """The search of `kb` by the vectors of these fingerprints, by their kind, and by the texts of names.
+
+    Args:
+        kb: The KB.
+        fingerprints: By kind, of the indexes to search.
+        weights: What counts beside the similarity; None: nothing but, with both kinds of vectors, the other.
+        settings: How to search.
+        compare_names: Whether the texts of names are compared; None: where they have a weight.
 
     Raises:
         PelError: If the KB has no vectors of that encoder.
     """
-    check_fingerprint(kb, fingerprint)
-    index = kb.entity_index(fingerprint)
+    check_fingerprints(kb, fingerprints)
+    indexes = {kind: kb.entity_index(fingerprint) for kind, fingerprint in fingerprints.items()}
     options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
-    if weights is None:
-        return VectorSearch(partial(index.search, **options))
-    return HybridSearch(index, kb.names, weights, **options)
+    if compare_names is None:
+        compare_names = weights is not None and weights.compare_texts
+    if not compare_names and settings.vectors == "entity":
+        return VectorSearch(partial(indexes[ENTITY].search, **options))
+    return HybridSearch(indexes, kb.names if compare_names else None, weights, **options)
 
 
-def check_fingerprint(kb: KnowledgeBase, fingerprint: str) -> None:
-    """Check that the vectors of `kb`, if it has any, are of the encoder with that fingerprint too.
+def check_fingerprints(kb: KnowledgeBase, fingerprints: Mapping[str, str]) -> None:
+    """Check that the vectors of `kb`, if it has any, are of the encoder with these fingerprints, by kind, too.
 
     Raises:
-        PelError: If they are of other encoders only.
+        PelError: If they are of other encoders only, or of another kind.
     """
     indexes = kb.indexes
-    if indexes and fingerprint not in indexes:
-        theirs = ", ".join(f"{one:.12}" for one in indexes)
-        raise PelError(
-            f"The KB {kb.path} was indexed with another encoder (its fingerprint is {theirs}, that of "
-            f"this linker {fingerprint:.12}): run `python -m spacy pel index PIPELINE {kb.path} OUT`, or "
-            "linker.index() in Python."
-        )
+    missing = {kind: one for kind, one in fingerprints.items() if one not in indexes} if indexes else {}
+    if not missing:
+        return
+    how = f"run `python -m spacy pel index PIPELINE {kb.path} OUT`, or linker.index() in Python."
+    if len(missing) < len(fingerprints):
+        kind = next(iter(missing))
+        raise PelError(f'The KB {kb.path} has no vectors of this linker\'s {PLURAL[kind]} (vectors = "both"): {how}')
+    theirs = ", ".join(f"{one:.12}" for one in indexes)
+    raise PelError(
+        f"The KB {kb.path} was indexed with another encoder (its fingerprint is {theirs}, that of this linker "
+        f"{' and '.join(f'{one:.12}' for one in missing.values())}), or for another setting of `vectors`: {how}"
+    )

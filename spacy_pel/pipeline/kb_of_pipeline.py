@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -34,22 +34,24 @@ def lies_in(kb: KnowledgeBase, folder: Path) -> bool:
     return kb.path.resolve().parent == folder.resolve()
 
 
-def check_can_stay(kb: KnowledgeBase, fingerprint: str) -> None:
-    """Check that the KB can be saved where it lies, with a linker of that fingerprint.
+def check_can_stay(kb: KnowledgeBase, fingerprints: Collection[str]) -> None:
+    """Check that the KB can be saved where it lies, with a linker of these fingerprints.
 
     Raises:
         PelError: If it has indexes of other linkers, and none of this encoder.
     """
-    if fingerprint not in kb.indexes and len(kb.indexes) > 1:
+    missing = set(fingerprints) - set(kb.indexes)
+    if missing and (len(kb.indexes) > len(fingerprints) or len(missing) < len(fingerprints)):
         raise PelError(
-            f"{kb.path}: other linkers have indexed this KB too, and it has no vectors of these weights; call "
-            "linker.index() before you save, or save to another folder."
+            f"{kb.path}: other linkers have indexed this KB too, or this one for another setting of `vectors`, and it "
+            "has no vectors of these weights; call linker.index() before you save, or save to another folder."
         )
 
 
-def drop_stale_indexes(kb: KnowledgeBase, fingerprint: str) -> None:
-    """Leave the KB without vectors where it has none of that encoder, so that what is saved can always be loaded."""
-    if fingerprint not in kb.indexes:
+def drop_stale_indexes(kb: KnowledgeBase, fingerprints: Collection[str]) -> None:
+    """Leave the KB without vectors where it lacks those of these fingerprints, so that what is saved can always be
+    loaded."""
+    if set(fingerprints) - set(kb.indexes):
         for stale in list(kb.indexes):
             kb.drop_index(stale)
 

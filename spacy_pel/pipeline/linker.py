@@ -1,7 +1,6 @@
 """The `pel_linker` component: mentions in, KB ids, a NIL flag and scored candidates out.
 
-It is imported by every `spacy.blank`, so it imports spaCy only; torch, transformers and faiss load when a linker is
-built.
+Every `spacy.blank` imports it, so it imports spaCy only; torch, transformers and faiss load with a linker.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +18,7 @@ from thinc.api import Model, Optimizer
 
 from ..errors import PelError
 from ..kb.entity import NIL, Entity
+from ..kb.kinds import ENTITY, VECTORS
 from ..mentions.extensions import set_extensions
 from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions
 from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
@@ -46,10 +46,9 @@ EXAMPLES_CHECKED = 1000
 class PelLinker(TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
-    It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil` (bool), `ent._.kb_ents`
-    (`[(id, score), ...]`, best first) and `ent._.kb_prob` (the probability that the first of them is right; None before
-    `spacy pel tune-nil`). A score is a cosine, under cross-entropy a dot product, or where names count the weighted
-    mean of that and of both features of names.
+    It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
+    and score, best first) and `ent._.kb_prob` (the probability that the first is right; None before `tune-nil`). A
+    score is a cosine, under cross-entropy a dot product, or where names count the weighted mean of that and their own.
 
     Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
 
@@ -83,7 +82,7 @@ class PelLinker(TrainablePipe):
         self.session: TrainingSession | None = None
         self.scorer = scorer
         self._kb_lost: str | None = None  # why there is no KB
-        self._fingerprint: str | None = None  # computed when it is asked for
+        self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
         self._folder: Any = None  # in which a KB from bytes lies
         set_extensions()
 
@@ -105,7 +104,7 @@ class PelLinker(TrainablePipe):
         settings = replace(self.settings, **{name: value})
         settings.check_threshold(self.objective.loss.similarity)
         self.settings = settings
-        if name == "lexical":
+        if name in ("lexical", "vectors"):
             warn_of_tuning(self)
 
     def __dir__(self) -> list[str]:
@@ -129,13 +128,11 @@ class PelLinker(TrainablePipe):
                 warn_of_training(self.name)
             return [None] * len(docs)
         warn_without_mentions(docs, self.name, self.settings.spans_key)
-        wanted = [span for spans in mentions for span in spans if span.label_ not in self.settings.labels_discard]
+        discarded = self.settings.labels_discard
+        wanted = [span for spans in mentions for span in spans if span.label_ not in discarded]
         ranked = iter(self.rank(wanted, self.settings.max_candidates))
         return [
-            [
-                self.link(next(ranked)) if span.label_ not in self.settings.labels_discard else Link(NIL, [])
-                for span in spans
-            ]
+            [Link(NIL, []) if span.label_ in discarded else self.link(next(ranked)) for span in spans]
             for spans in mentions
         ]
 
@@ -162,9 +159,8 @@ class PelLinker(TrainablePipe):
         return self.tuned.name_weights if setting == "tuned" else NameWeights(**setting) if setting else None
 
     def rank(self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None) -> list[RankedIds]:
-        """The `k` best entities of every span, of any Docs, as (id, score), best first. A span without any word piece
-        has none. Whatever `k` is, they are the best of `top_k` candidates or more. search: another than that of the KB,
-        such as one under the weights of a training.
+        """The `k` best entities of every span, of any Docs, as (id, score), best first; none of a span without any word
+        piece. Whatever `k` is, they are the best of `top_k` candidates or more. search: another than that of the KB.
 
         Raises:
             PelError: Without a KB that is indexed with this encoder, and where names count, for a KB of format 2.
@@ -185,7 +181,7 @@ class PelLinker(TrainablePipe):
         settings, kb = self.settings, self.require_kb()
         types_for = (lambda label: None) if all_types else settings.types_for
         reading = Reading(max(k, settings.top_k), k, types_for, settings.resolve_abbreviations)
-        search = search or search_of(kb, self.fingerprint, self.name_weights, settings)
+        search = search or search_of(kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 
     def link(self, candidates: RankedIds) -> Link:
@@ -241,12 +237,20 @@ class PelLinker(TrainablePipe):
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the entity tower and its input settings: what the vectors of a KB must have been made with."""
+        """The SHA-256 of the entity tower and its input settings: what vectors of entities must have been made with."""
+        return self._fingerprint(ENTITY)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """For each kind of vectors that the linker searches, "entity" or "names", that of the tower that reads it."""
+        return {kind: self._fingerprint(kind) for kind in VECTORS[self.settings.vectors]}
+
+    def _fingerprint(self, kind: str) -> str:
         from ..models.storage import fingerprint
 
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.model)
-        return self._fingerprint
+        if kind not in self._fingerprints:
+            self._fingerprints[kind] = fingerprint(self.model, kind)
+        return self._fingerprints[kind]
 
     def require_kb(self) -> "KnowledgeBase":
         """The KB.
@@ -271,15 +275,14 @@ class PelLinker(TrainablePipe):
 
     def lose_kb(self, reason: str | None = None) -> None:
         """Have no KB from now on. reason: said where one is needed."""
-        self.kb = self.session = None
-        self._kb_lost = reason
+        self.kb, self.session, self._kb_lost = None, None, reason
 
     def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
-        """Encode the KB and write the vectors into its folder, in place of those of this encoder. It ends a training.
-        For `index_type` see `KnowledgeBase.index`."""
+        """Encode the KB and write the vectors that the setting `vectors` names into its folder, in place of those of
+        this encoder. It ends a training. For `index_type` see `NewIndex`."""
         from .indexing import index_kb
 
-        index_kb(self.model, self.require_kb(), self.fingerprint, index_type=index_type, progress=progress)
+        index_kb(self.model, self.require_kb(), self.fingerprints, index_type=index_type, progress=progress)
         self.session = None
         if self.tuned.nil_threshold is not None:
             warn_of_dropped_threshold(self.name)
@@ -296,7 +299,7 @@ class PelLinker(TrainablePipe):
     def _put(self, change: Callable, entities: Iterable[Entity]) -> None:
         from .indexing import encoded
 
-        change(*encoded(self.model, self.require_kb(), self.fingerprint, entities))
+        change(*encoded(self.model, self.require_kb(), self.fingerprints, entities))
         self.session = None
 
     def remove_entities(self, ids: Iterable[str]) -> None:
@@ -338,7 +341,7 @@ class PelLinker(TrainablePipe):
     def set_model(self, model: Model) -> None:
         """Link with this bi-encoder from now on."""
         self.model = model
-        self.session = self._fingerprint = None
+        self.session, self._fingerprints = None, {}
 
     def begin_training(self) -> "TrainingSession":
         """The session that updates the model: the one that goes on, or a new one. It ends when the KB is indexed,
@@ -379,8 +382,8 @@ class PelLinker(TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelLinker.update")
-        settings = self.settings
-        mentions = [m for eg in examples for m in training_mentions(eg, settings.use_gold_ents, settings.spans_key)]
+        how = self.settings.use_gold_ents, self.settings.spans_key
+        mentions = [mention for eg in examples for mention in training_mentions(eg, *how)]
         losses[self.name] += self.begin_training().accumulate(mentions)
         if sgd not in (None, False):
             self.finish_update(sgd)
@@ -392,7 +395,7 @@ class PelLinker(TrainablePipe):
         if self.session is None or not self.session.finish_gradients(max_norm):
             return
         self.model.finish_update(sgd)
-        self._fingerprint = None
+        self._fingerprints = {}
         self.tuned = Tuned()
         self.session.updated()
 

@@ -20,7 +20,9 @@ def warn_of_training(name: str) -> None:
 def warn_of_tuning(linker: Any) -> None:
     """Warn where the NIL threshold of `linker` was tuned with another KB, or for other scores."""
     if linker.kb is not None:
-        for complaint in linker.tuned.complaints(TuningContext.of(linker.kb, linker.name_weights), linker.name):
+        for complaint in linker.tuned.complaints(
+            TuningContext.of(linker.kb, linker.name_weights, linker.settings.vectors), linker.name
+        ):
             warnings.warn(complaint, stacklevel=3)
 
 

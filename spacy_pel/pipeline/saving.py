@@ -29,7 +29,7 @@ from ..kb.knowledge_base import KnowledgeBase
 from ..models.bi_encoder import make_bi_encoder
 from ..models.storage import load, save
 from ..tuning.tuned import Tuned
-from .indexing import check_fingerprint
+from .indexing import check_fingerprints
 from .kb_of_pipeline import (
     FOLDER,
     LAYOUT,
@@ -57,7 +57,7 @@ class CanBeSaved(Protocol):
     kb: KnowledgeBase | None
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprints(self) -> dict[str, str]: ...
 
     def set_model(self, model: Model) -> None: ...
 
@@ -81,10 +81,12 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
     kept = {part: record["name"] for part, record in (before.parts if before else {}).items() if _in(part, excluded)}
     stays = kb is not None and FOLDER not in excluded and lies_in(kb, path)
     if kb is not None and stays:
-        check_can_stay(kb, linker.fingerprint)
+        check_can_stay(kb, linker.fingerprints.values())
         kept[FOLDER] = kb.path.name
     elif kb is not None and with_kb:
-        writers[FOLDER] = lambda p: kb.copy_to(p, indexes=[linker.fingerprint])
+        fingerprints = set(linker.fingerprints.values())
+        complete = fingerprints if fingerprints <= set(kb.indexes) else ()
+        writers[FOLDER] = lambda p: kb.copy_to(p, indexes=complete)
     elif kb is not None:
         writers[REFERENCE] = lambda p: write_reference(kb, p)
     LAYOUT.write(
@@ -95,7 +97,7 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
         notes={"model": _model_of_config(path)},
     )
     if kb is not None and stays:
-        drop_stale_indexes(kb, linker.fingerprint)
+        drop_stale_indexes(kb, linker.fingerprints.values())
 
 
 def learnt_state(linker: CanBeSaved) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def _read_kb(linker: CanBeSaved, path: Path) -> None:
     else:
         kb = KnowledgeBase(place)
         if own:
-            check_fingerprint(kb, linker.fingerprint)
+            check_fingerprints(kb, linker.fingerprints)
         linker.set_kb(kb)
 
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from ..checks import check_count, check_flag, check_mapping, check_text, is_number, text_list
+from ..checks import check_choice, check_count, check_flag, check_mapping, check_text, is_number, text_list
 from ..errors import PelError
+from ..kb.kinds import VECTORS
 from ..search.weights import check_lexical
 
 Threshold = Literal["tuned"] | float | None
+Vectors = Literal["entity", "names", "both"]
 Lexical = Literal["tuned"] | dict[str, float] | None
 SECTION = "[components.pel_linker]"
 MOST_THREADS = 1024  # a system that cannot start so many ends the whole process
@@ -26,8 +28,11 @@ class LinkSettings:
         resolve_abbreviations: Whether the long form of a mention is read too, where the text defines it as an
             abbreviation, "long form (LF)"; what scores higher is kept. Abbreviations that scispaCy's
             `abbreviation_detector` has found in a Doc are used instead.
+        vectors: Which vectors of the KB are searched, and written by `index`: "entity", one of the text of each entity;
+            "names", one of each name, of which the most similar counts; "both".
         lexical: What the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":
-            as `spacy pel tune-lexical` stored it, and nothing before; None: nothing, the method of the paper.
+            as `spacy pel tune-lexical` stored it, and nothing before; None: nothing, the method of the paper. Where
+            both kinds of vectors are searched, "names" is the weight of those of names, 1 unless it is given.
         nil_threshold: A mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored, and never
             NIL before; a float in units of the score; None: never NIL.
         labels_discard: Labels of entities that are NIL without a search.
@@ -48,6 +53,7 @@ class LinkSettings:
     max_candidates: int = 5
     spans_key: str | None = None
     resolve_abbreviations: bool = True
+    vectors: Vectors = "entity"
     lexical: Lexical = "tuned"
     nil_threshold: Threshold = "tuned"
     labels_discard: Sequence[str] = ()
@@ -66,6 +72,7 @@ class LinkSettings:
         check_count(SECTION, "search_threads", self.search_threads, least=1, most=MOST_THREADS, optional=True)
         for key in ("resolve_abbreviations", "overwrite", "use_gold_ents", "save_kb"):
             check_flag(SECTION, key, getattr(self, key))
+        check_choice(SECTION, "vectors", self.vectors, tuple(VECTORS))
         check_text(SECTION, "spans_key", self.spans_key, "name a group of doc.spans", optional=True)
         check_mapping(SECTION, "types_by_label", self.types_by_label, '{"LABEL": ["type"]}')
         by_label = {

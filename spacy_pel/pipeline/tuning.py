@@ -33,7 +33,7 @@ class CanBeTuned(CanRank, Protocol):
     tuned: Tuned
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprints(self) -> dict[str, str]: ...
 
     @property
     def name_weights(self) -> NameWeights | None: ...
@@ -91,7 +91,7 @@ def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = F
     mentions = [mention for mention in gold_of(docs, linker.kb) if mention.ids]
     settings = linker.settings
     reading = Reading(settings.top_k, None, settings.types_for, settings.resolve_abbreviations)
-    search = search_of(linker.kb, linker.fingerprint, NO_NAMES, settings)
+    search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
     found: list[GoldForms] = []
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(mentions), CHUNK):
@@ -109,7 +109,7 @@ def tune_nil(
     wanted = Target.of(target)
     ranked = rank_gold(linker, docs, k=1, progress=progress)
     nil, calibration = tune_threshold(ranked, linker.kb, wanted), fit_ranked(ranked)
-    context = TuningContext.of(linker.kb, linker.name_weights)
+    context = TuningContext.of(linker.kb, linker.name_weights, linker.settings.vectors)
     linker.tuned = replace(linker.tuned, nil_threshold=nil.threshold, calibration=calibration, context=context)
     warn_if_not_in_force(linker.name, "nil_threshold", linker.settings.nil_threshold)
     return TunedNil(nil, calibration, calibration_metrics(ranked, calibration)["link_ece"])

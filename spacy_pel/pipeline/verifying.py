@@ -34,7 +34,8 @@ def verify_linker(linker: PelLinker, on_progress: Callable[[int], object] = lamb
         What is wrong, as sentences; none if all is well.
     """
     kb = linker.require_kb()
-    problems = [] if linker.fingerprint in kb.indexes else [f"{kb.path}: has no vectors of this pipeline's encoder"]
+    has_vectors = set(linker.fingerprints.values()) <= set(kb.indexes)
+    problems = [] if has_vectors else [f"{kb.path}: has no vectors of this pipeline's encoder"]
     entities = list(islice(kb.entities(), ENCODED))
     names = [Doc(linker.vocab, words=entity.name.split()) for entity in entities if entity.name.split()]
     for encode in (

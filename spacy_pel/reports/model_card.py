@@ -48,7 +48,7 @@ def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None 
 def _about_kb(kb: KnowledgeBase) -> list[tuple[str, str]]:
     notes = [(key.capitalize(), kb.meta.get(key) or "not stated") for key in ("source", "release", "licence")]
     counts = [(what.capitalize(), f"{count:,}") for what, count in kb.meta["counts"].items()]
-    indexes = [f"{one.index_type}, {one.metric}, {one.dim} dimensions" for one in kb.indexes.values()]
+    indexes = [f"{one.kind}: {one.index_type}, {one.metric}, {one.dim} dimensions" for one in kb.indexes.values()]
     return [*notes, *counts, ("Index", "; ".join(indexes) or "none"), ("On disk", f"{kb.size_bytes / 1e6:,.1f} MB")]
 
 
@@ -56,7 +56,7 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
     settings, objective = linker.model.attrs["settings"], linker.objective
     threshold = "none: nothing is NIL" if linker.threshold is None else f"{linker.threshold:.4f}"
     weights = linker.name_weights
-    names = "none" if weights is None else f"3-grams {weights.ngram:.4f}, exact match {weights.exact:.4f}"
+    names = "none" if weights is None else ", ".join(f"{k} {weight:.4f}" for k, weight in weights.as_setting().items())
     trained_on = nlp.config["paths"].get("train") or "not stated"
     return [
         ("Trained on", str(trained_on)),
@@ -64,6 +64,7 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
         ("Loss", repr(objective.loss)),
         ("Adversarial", repr(objective.adversarial)),
         ("Negatives", f"{objective.negatives.n}, {objective.negatives.percent_hard:g} % hard, {objective.layout}"),
+        ("Vectors", linker.settings.vectors),
         ("Weights of names", names),
         ("NIL threshold", threshold),
         ("Probabilities", "none" if linker.tuned.calibration is None else "fitted by tune-nil"),

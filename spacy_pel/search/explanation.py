@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spacy.tokens import Span
 
 from ..kb.entity import NIL, Entity
+from ..kb.names.normal_form import distinct_names
 from ..mentions.links import Link
-from .search import EXACT, NGRAM, SIMILARITY, Found
+from .parts import EXACT, NAME, NGRAM, SIMILARITY
+from .search import Found
 
 
 class Parts(NamedTuple):
@@ -18,22 +20,34 @@ class Parts(NamedTuple):
 
     Attributes:
         similarity: Of the vectors.
-        ngram: Of the names, as 3-grams.
-        exact: 1 for a name that equals the mention, shared among the entities that have it.
+        ngram: Of the names, as 3-grams; None where they are not compared.
+        exact: 1 for a name that equals the mention, shared among the entities that have it; None as for `ngram`.
+        names: Of the vectors of names, where those of entities are searched too.
+        name: Of which name the most similar vector is, where vectors of names are searched.
     """
 
     similarity: float
-    ngram: float
-    exact: float
+    ngram: float | None
+    exact: float | None
+    names: float | None = None
+    name: str | None = None
 
     def __str__(self) -> str:
-        owners = round(1 / self.exact) if self.exact else 0
-        exact = "" if not owners else ", an exact name" if owners == 1 else f", an exact name of {owners} entities"
-        return f"similarity {self.similarity:.3f}, 3-grams {self.ngram:.3f}{exact}"
+        named = "" if self.name is None else f" ({self.name!r})"
+        if self.names is None:
+            said = [f"similarity {self.similarity:.3f}{named}"]
+        else:
+            said = [f"similarity {self.similarity:.3f}", f"of names {self.names:.3f}{named}"]
+        if self.ngram is not None:
+            said.append(f"3-grams {self.ngram:.3f}")
+        if self.exact:
+            owners = round(1 / self.exact)
+            said.append("an exact name" if owners == 1 else f"an exact name of {owners} entities")
+        return ", ".join(said)
 
 
 class ScoredEntity(NamedTuple):
-    """A candidate with its name and score; `parts` where names count (see the setting `lexical`), else None."""
+    """A candidate with its name and score; `parts` where names count (see `lexical` and `vectors`), else None."""
 
     id: str
     name: str
@@ -121,11 +135,18 @@ def explain(
 
 
 def _entities(found: Found, entities: Mapping[str, Entity]) -> Iterator[ScoredEntity]:
-    has_parts = NGRAM in found.parts
-    values = zip(*(found.parts[name].tolist() for name in (SIMILARITY, NGRAM, EXACT)), strict=True) if has_parts else ()
-    parts = [Parts(*own) for own in values] if has_parts else [None] * len(found.ids)
-    for (id_, score), own in zip(found.ranked, parts, strict=True):
-        yield ScoredEntity(id_, entities[id_].name, score, own)
+    has_parts = found.parts.keys() - {SIMILARITY}
+    for i, (id_, score) in enumerate(found.ranked):
+        entity = entities[id_]
+        yield ScoredEntity(id_, entity.name, score, _parts(found, i, entity) if has_parts else None)
+
+
+def _parts(found: Found, i: int, entity: Entity) -> Parts:
+    values: dict[str, Any] = dict.fromkeys((NGRAM, EXACT))
+    values |= {part: own[i].item() for part, own in found.parts.items()}
+    if NAME in values:
+        values[NAME] = distinct_names(entity.name, entity.aliases)[values[NAME]]
+    return Parts(**values)
 
 
 def _reason(kb_id: str, candidates: list[ScoredEntity], filtered: list[ScoredEntity], threshold: float | None) -> str:

@@ -10,8 +10,7 @@ from spacy.tokens import Span
 
 from ..kb.numbering import EntityRows
 from ..mentions.links import RankedIds
-
-SIMILARITY, NGRAM, EXACT = "similarity", "ngram", "exact"
+from .parts import SIMILARITY
 
 
 class Queries(NamedTuple):
@@ -32,7 +31,7 @@ class Scored(NamedTuple):
     Attributes:
         rows: Their rows (n,) in the KB.
         scores: Their scores (n,) float32.
-        parts: What each score is made of, by name, (n,) each.
+        parts: What each score is made of, by name (see `search.parts`), (n,) each.
     """
 
     rows: EntityRows
@@ -88,7 +87,7 @@ class Found(NamedTuple):
     Attributes:
         ids: Their ids.
         scores: Their scores (n,) float32.
-        parts: What each score is made of, by name, (n,) each.
+        parts: What each score is made of, by name (see `search.parts`), (n,) each.
         read: What was read of the text: the mention, or its long form.
     """
 

@@ -25,18 +25,20 @@ class TuningContext(NamedTuple):
         path: Where the KB was.
         entities: How many it had.
         lexical: What names counted, as a dict of weights; None for nothing.
+        vectors: Which vectors were searched.
     """
 
     build: str
     path: str
     entities: int
     lexical: dict[str, float] | None
+    vectors: str = "entity"
 
     @classmethod
-    def of(cls, kb: KnowledgeBase, weights: NameWeights | None) -> TuningContext:
-        """The context that `kb` and the weights in force make."""
-        lexical = None if weights is None else weights._asdict()
-        return cls(kb.meta["build"], str(kb.path), len(kb), lexical)
+    def of(cls, kb: KnowledgeBase, weights: NameWeights | None, vectors: str = "entity") -> TuningContext:
+        """The context that `kb`, the weights in force and the setting `vectors` make."""
+        lexical = None if weights is None else weights.as_setting()
+        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors)
 
     def is_another_kb(self, other: TuningContext) -> bool:
         """Whether the KB of `other` is another build, or has changed by a tenth."""
@@ -77,16 +79,18 @@ class Tuned:
                 f"The NIL threshold of {name} was tuned with {self.context}, and it now has {here}: run `spacy pel "
                 "tune-nil` again."
             )
-        if self.context.lexical != here.lexical:
-            yield (
-                f"The NIL threshold of {name} was tuned for scores with lexical = {self.context.lexical}, and they are "
-                f"now with {here.lexical}: run `spacy pel tune-nil` again."
-            )
+        for key in ("lexical", "vectors"):
+            then, now = getattr(self.context, key), getattr(here, key)
+            if then != now:
+                yield (
+                    f"The NIL threshold of {name} was tuned for scores with {key} = {then}, and they are now with "
+                    f"{now}: run `spacy pel tune-nil` again."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """What is written to the file `cfg` of a component."""
         values = (
-            None if self.name_weights is None else self.name_weights._asdict(),
+            None if self.name_weights is None else self.name_weights.as_setting(),
             self.nil_threshold,
             None if self.calibration is None else list(self.calibration),
             None if self.context is None else self.context._asdict(),

@@ -58,6 +58,7 @@ int ftruncate64(int fd, off64_t size) { REAL(ftruncate64); return fault(0) ? -1 
 int fsync(int fd) { REAL(fsync); return fault(0) ? -1 : real(fd); }
 int fdatasync(int fd) { REAL(fdatasync); return fault(0) ? -1 : real(fd); }
 int rename(const char *from, const char *to) { REAL(rename); return fault(0) ? -1 : real(from, to); }
+int renameat2(int at, const char *from, int to_at, const char *to, unsigned flags) { REAL(renameat2); return fault(0) ? -1 : real(at, from, to_at, to, flags); }
 int unlink(const char *path) { REAL(unlink); return fault(0) ? -1 : real(path); }
 int unlinkat(int fd, const char *path, int flags) { REAL(unlinkat); return fault(0) ? -1 : real(fd, path, flags); }
 int mkdir(const char *path, mode_t bits) { REAL(mkdir); return fault(1) ? -1 : real(path, bits); }

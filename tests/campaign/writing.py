@@ -220,9 +220,10 @@ class Tries:
         return before, after
 
     def names(self) -> list[str]:
-        """The files that are there, with numbers and hashes made equal."""
+        """The files that are there, with numbers and hashes made equal, and both names that a part has in turn."""
         here = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*"))
-        return sorted(re.sub(r"[0-9a-f]{8,}", "#", re.sub(r"\.[0-9]+", ".#", name)) for name in here)
+        equal = (re.sub(r"[0-9a-f]{8,}", "#", re.sub(r"[.-][0-9]+\b", ".#", name)) for name in here)
+        return sorted(re.sub(r"/(vocab|model|kb)-#", r"/\1", name) for name in equal)
 
     def seen(self) -> str:
         """The state of the target: a digest, "none", "refused: …" or "unreadable: …"."""
@@ -267,6 +268,7 @@ class Tries:
     def full(self, at: int, row: Row) -> None:
         """Let the disk be full from call `at` on, and look."""
         code = self._try(FULL, at)
+        said = self.log.read_text()
         state = self.seen()
         outcome = self.outcome(state)
         row.outcomes[outcome] += 1
@@ -274,7 +276,7 @@ class Tries:
             row.notes.append(f"at {at}: {state}")
         if code == TRACEBACK:
             row.outcomes["traceback"] += 1
-            row.notes.append(f"at {at}: {self.log.read_text()[-600:]}")
+            row.notes.append(f"at {at}: {said[-600:]}")
         if code == DONE and outcome == "before":
             row.outcomes["silently not written"] += 1
 

@@ -54,7 +54,7 @@ def test_replaces_a_kb_only_with_force(source, tmp_path):
     refused = run(source, tmp_path / "kb")
     assert refused.exit_code == 1 and "--force" in words(refused.stderr)
     forced = run(source, tmp_path / "kb", "--force")
-    assert forced.exit_code == 0 and "renamed it aside" in words(forced.stdout)
+    assert forced.exit_code == 0 and "Replaced the old KB" in words(forced.stdout)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["entities.jsonl", "kb"]
 
 

@@ -56,7 +56,7 @@ def test_the_card(pipeline, tmp_path):
         "| Source | test |",
         "| Licence | not stated |",
         "| Entities | 12 |",
-        "| Index | flat, cosine, 32 dimensions |",
+        "| Index | entity: flat, cosine, 32 dimensions |",
         "| Mention length | 32 |",
         "| Negatives | 4, 50 % hard, shared |",
         "| Weights of names | none |",

@@ -39,7 +39,7 @@ def test_what_it_stores_takes_effect_and_drops_the_nil_threshold(pipeline):
     assert set(stored) == {"lexical", "saved"} and set(stored["lexical"]) == {"ngram", "exact"}
     assert f"{stored['lexical']['ngram']:.4f}" in result.stdout and "recall_at_1" in result.stdout
     linker = spacy.load(pipeline).get_pipe("pel_linker")
-    assert linker.name_weights._asdict() == pytest.approx(stored["lexical"]) and linker.threshold is None
+    assert linker.name_weights.as_setting() == pytest.approx(stored["lexical"]) and linker.threshold is None
     doc = spacy.blank("en").make_doc("heart attack")
     assert linker.rank([doc[0:2]], 1)[0][0][0] == "D009203"
 

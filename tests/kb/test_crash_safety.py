@@ -14,6 +14,7 @@ import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.files.folders import left_aside
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 from spacy_pel.kb.names import tables
 from spacy_pel.kb.verify import verify
@@ -23,7 +24,7 @@ import os, signal, sqlite3, sys, time
 from pathlib import Path
 import numpy as np
 from spacy_pel.files import folders
-from spacy_pel.kb import knowledge_base
+from spacy_pel.kb import knowledge_base, stored_files
 from spacy_pel.kb.index import files, on_disk, vectors
 from spacy_pel.kb.records import schema, writing
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
@@ -133,6 +134,7 @@ def test_killed_replacement_leaves_the_old_kb(old, script):
 def test_killed_between_the_two_renames(old):
     """No KB for this moment; the old one is complete beside its place, and the error says where."""
     run_killed(
+        "folders.exchange = lambda *_: False  # as on other systems\n"
         "rename = Path.rename\n"
         "Path.rename = lambda self, to: die() if '.new-' in self.name else rename(self, to)\n"
         "build(10)",
@@ -146,11 +148,23 @@ def test_killed_between_the_two_renames(old):
     assert names(old.path.parent) == {"kb"}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="what Linux can do")
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_as_they_change_places(old, moment):
+    """There is a KB at every moment."""
+    kill = {"before": "die()", "after": "exchange(*paths) and die()"}[moment]
+    run_killed(f"exchange = folders.exchange\nfolders.exchange = lambda *paths: {kill}\nbuild(10)", old.path)
+    assert len(KnowledgeBase(old.path)) == {"before": len(old), "after": 10}[moment]
+    assert not left_aside(old.path) and len(names(old.path.parent)) == 2
+    KnowledgeBase.create(old.path, [Entity(id="a", name="b")], overwrite=True)
+    assert names(old.path.parent) == {"kb"}
+
+
 def test_killed_before_the_old_kb_is_removed(old):
     run_killed("folders.shutil.rmtree = die; build(10)", old.path)
     assert len(KnowledgeBase(old.path)) == 10
     KnowledgeBase(old.path).copy_to(old.path.parent / "copy")  # another target: nothing of `kb` is touched
-    assert len(left_aside(old.path)) == 1
+    assert len(names(old.path.parent)) == 3
     KnowledgeBase.create(old.path, [Entity(id="a", name="b")], overwrite=True)
     assert names(old.path.parent) == {"kb", "copy"}
 
@@ -158,7 +172,7 @@ def test_killed_before_the_old_kb_is_removed(old):
 def test_killed_copy(old, tmp_path):
     target = old.copy_to(tmp_path / "target").path
     old.index([np.full((50, 4), 2.0, dtype="float32")], dim=4, metric="dot", fingerprint="old")
-    run_killed(f"on_disk.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
+    run_killed(f"stored_files.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
     assert check_before_or_after(target, {"old": 1.0}) == "old"
     old.copy_to(target)
     assert check_before_or_after(target, {"new": 2.0}) == "new"
@@ -215,11 +229,11 @@ CHANGE_KILLS = {
 def test_killed_change(old, script, rows):
     """Whenever it is killed, the KB is the one with old-0 removed and late added, compacted or not."""
     old.remove(["old-0"])
-    old.add([Entity(id="late", name="late")], np.full((1, 4), 3.0, dtype="float32"), fingerprint="old")
+    old.add([Entity(id="late", name="late")], NewVectors("old", np.full((1, 4), 3.0, dtype="float32")))
     run_killed(
         "def add():\n"
         "    vectors = np.ones((1, 4), dtype='float32')\n"
-        "    KnowledgeBase(path).add([Entity(id='never', name='n')], vectors, fingerprint='old')\n" + script,
+        "    KnowledgeBase(path).add([Entity(id='never', name='n')], NewVectors('old', vectors))\n" + script,
         old.path,
     )
     kb = KnowledgeBase(old.path)
@@ -253,13 +267,13 @@ def test_killed_change_of_a_kb_with_two_indexes(old, script, expected):
     values = np.repeat(np.stack([np.zeros(50), np.full(50, 5.0)], axis=1).reshape(-1, 1), 2, axis=1).astype("float32")
     old.index([values], dim=2, metric="dot", fingerprint="b", owners=two)
     old.remove(["old-0"])
-    old.add([Entity(id="late", name="late")], np.full((1, 4), 3.0, dtype="float32"), fingerprint="old")
+    old.add([Entity(id="late", name="late")], NewVectors("old", np.full((1, 4), 3.0, dtype="float32")))
     run_killed(
         "def index_b():\n"
         "    kb = KnowledgeBase(path)\n"
         "    kb.index([np.full((50, 2), 7, dtype='float32')], dim=2, metric='dot', fingerprint='b')\n"
         "def add():\n"
-        "    KnowledgeBase(path).add([Entity('never', 'n')], np.ones((1, 2), dtype='float32'), fingerprint='b')\n"
+        "    KnowledgeBase(path).add([Entity('never', 'n')], NewVectors('b', np.ones((1, 2), dtype='float32')))\n"
         "def compact():\n"
         "    KnowledgeBase(path).compact()\n"
         "def second(module, name):\n"
@@ -341,7 +355,7 @@ def test_killed_while_the_file_of_names_is_written(old, script, monkeypatch):
     """The KB is as before or as after, and its next change leaves the one file that is named."""
     monkeypatch.setattr(tables, "MOST_NAMES", 10)
     kb = KnowledgeBase(old.path)
-    kb.add([Entity("late", "a late entity")], np.full((1, 4), 1.0, dtype="float32"), "old")
+    kb.add([Entity("late", "a late entity")], NewVectors("old", np.full((1, 4), 1.0, dtype="float32")))
     kb.compact()
     assert [path.name for path in (kb.path / "names").iterdir()] == ["grams-1.bin"]
     kb.remove(["old-0"])

@@ -11,6 +11,7 @@ import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
 
@@ -61,7 +62,7 @@ def test_it_is_read_as_it_is(old):
 
 
 CHANGES = {
-    "add": (lambda kb: kb.add([Entity("X", "x")], np.full((1, 4), -0.5, "float32"), "abc"), ("X",)),
+    "add": (lambda kb: kb.add([Entity("X", "x")], NewVectors("abc", np.full((1, 4), -0.5, "float32"))), ("X",)),
     "another index": (
         lambda kb: (
             kb.index([np.ones((5, 2), "float32")], dim=2, metric="dot", fingerprint="b"),

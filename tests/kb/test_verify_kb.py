@@ -13,6 +13,7 @@ from tiny import unit_vectors
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.records.digest import TABLES, changed_tables, count_again
 from spacy_pel.kb.verify import verify
@@ -32,7 +33,7 @@ def kb(tmp_path) -> KnowledgeBase:
     kb = KnowledgeBase.create(tmp_path / "kb", entities(), retired=[("old", "E1"), ("older", "E2")])
     kb.index([unit_vectors(60, 4)], dim=4, metric="cosine", fingerprint="a")
     kb.remove(["E1"])
-    kb.add([Entity("N", "new one", ("nouveau",), ("T9",))], unit_vectors(1, 4), "a")
+    kb.add([Entity("N", "new one", ("nouveau",), ("T9",))], NewVectors("a", unit_vectors(1, 4)))
     return kb
 
 
@@ -106,11 +107,11 @@ def test_a_changed_table_is_named(kb, table, sql):
 def test_hashes_follow_every_change(kb, tmp_path):
     """As they are kept up to date, they are those of the whole tables."""
     changes = [
-        lambda kb: kb.add([Entity("M", "more", ("more", "M"), ("T1", "T1"))], unit_vectors(1, 4), "a"),
-        lambda kb: kb.add([Entity("old", "old")], unit_vectors(1, 4), "a"),
-        lambda kb: kb.update([Entity("E5", "five"), Entity("N", "new two")], unit_vectors(2, 4), "a"),
+        lambda kb: kb.add([Entity("M", "more", ("more", "M"), ("T1", "T1"))], NewVectors("a", unit_vectors(1, 4))),
+        lambda kb: kb.add([Entity("old", "old")], NewVectors("a", unit_vectors(1, 4))),
+        lambda kb: kb.update([Entity("E5", "five"), Entity("N", "new two")], NewVectors("a", unit_vectors(2, 4))),
         lambda kb: kb.index([np.ones((62, 2), "float32")], dim=2, metric="dot", fingerprint="b"),
-        lambda kb: kb.add([Entity("K", "k")], unit_vectors(1, 2), "b"),
+        lambda kb: kb.add([Entity("K", "k")], NewVectors("b", unit_vectors(1, 2))),
         lambda kb: kb.remove(["E2", "K"]),
         lambda kb: kb.drop_index("b"),
         lambda kb: kb.compact(),

@@ -103,6 +103,17 @@ def test_nothing_on_disk_is_a_pickle(encoder, tmp_path):
     assert endings <= {".json", ".safetensors", ".txt"}
 
 
+def test_a_tokenizer_that_cannot_be_written_is_named(encoder, tmp_path, monkeypatch):
+    model = build(encoder)
+
+    def full(*args, **kwargs):
+        raise Exception("No space left on device (os error 28)")  # as tokenizers raises it
+
+    monkeypatch.setattr(model.attrs["row_builder"].tokenizer, "save_pretrained", full)
+    with pytest.raises(PelError, match=r"tokenizer: cannot be written \(No space left"):
+        save(model, tmp_path / "model")
+
+
 def test_without_weights_the_error_says_how_to_get_some():
     with pytest.raises(PelError, match=r"name an encoder_loader in \[initialize.components.pel_linker\]"):
         row_builder(make_bi_encoder())

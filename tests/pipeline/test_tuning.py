@@ -21,7 +21,8 @@ from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.mentions.gold import GOLD_GROUP, GoldMention
 from spacy_pel.pipeline.tuning import find_for_gold
-from spacy_pel.search.search import EXACT, NGRAM, SIMILARITY, Found
+from spacy_pel.search.parts import EXACT, NGRAM, SIMILARITY
+from spacy_pel.search.search import Found
 from spacy_pel.search.weights import NameWeights
 from spacy_pel.tuning.name_weights import GoldForms
 
@@ -90,7 +91,7 @@ def test_the_fit_sees_what_linking_chooses_from(pipeline):
     (gold,) = find_for_gold(linker, [doc])
     assert [found.read.text for found in gold.forms] == ["HA", "heart attack"]
     for weights in (NameWeights(0.0, 0.0), NameWeights(0.5, 0.25), NameWeights(0.0, 5.0)):
-        linker.lexical = weights._asdict()
+        linker.lexical = weights.as_setting()
         ((best, score),) = linker.rank([doc.ents[0]], 1)[0]
         assert gold.ranked(weights).candidates[0] == (best, pytest.approx(score, abs=1e-6))
 
@@ -106,7 +107,7 @@ def test_the_better_form_is_ranked():
     mention = GoldForms(GoldMention(doc[0:1], ("C",)), forms)
     assert [id_ for id_, _ in mention.ranked(NameWeights(0, 0)).candidates] == ["A", "B"]
     assert [id_ for id_, _ in mention.ranked(NameWeights(0, 1)).candidates] == ["C", "A"]
-    assert mention.right().tolist() == [False, False, True, False] and mention.features().shape == (4, 3)
+    assert mention.right().tolist() == [False, False, True, False] and mention.features([NGRAM, EXACT]).shape == (4, 3)
 
 
 def test_names_of_the_package_are_imported_when_they_are_asked_for():

@@ -152,8 +152,10 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     assert "mentions whose entity the KB has" in (folder / "metrics" / "errors.txt").read_text(encoding="utf-8")
     names = srsly.read_json(folder / "metrics" / "pel-names-0-hybrid.json")
     assert set(names["lexical"]) == {"ngram", "exact"} and names["recall_at_1"] > 0.9
-    for linker in ("pel", "kb-only", "kb-only-text"):
+    for linker in ("pel", "kb-only-entity", "kb-only-names", "kb-only-text-entity"):
         assert srsly.read_json(folder / "metrics" / f"{linker}-vectors.json")["lexical"] is None
+    both = srsly.read_json(folder / "metrics" / "kb-only-both-vectors.json")
+    assert set(both["lexical"]) == {"ngram", "exact", "names"} and both["recall_at_64"] is not None
 
     by_vectors = srsly.read_json(folder / "metrics" / "pel-names-0-vectors.json")
     srsly.write_json(folder / "metrics" / "pel-names-1-vectors.json", by_vectors | {"recall_at_1": 0.0})

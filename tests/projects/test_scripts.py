@@ -191,28 +191,28 @@ def test_variants_are_what_the_linker_finds_with_those_settings(tmp_path):
     assert found["hybrid"]["recall_at_1"] > found["vectors"]["recall_at_1"]
 
 
-def test_a_vector_for_every_name_finds_each_name(tmp_path):
+def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     """Of a linker that reads mentions without context, and so a name as it reads the mention of it."""
     encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
-    nlp, linker, *_ = make_pipeline(encoder, kb, model={"context": 0})
+    nlp, linker, *_ = make_pipeline(encoder, kb, model={"context": 0}, vectors="both")
     linker.index(progress=False)
     nlp.to_disk(tmp_path / "linker")
-    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
-    script("name_vectors").main(
-        tmp_path / "linker", tmp_path / "dev.spacy", tmp_path / "m.json", tmp_path / "dev.spacy"
-    )
-    found = srsly.read_json(tmp_path / "m.json")
-    names = sum(len({name.lower() for name in (e.name, *e.aliases)}) for e in kb.entities())
+    corpus = tmp_path / "dev.spacy"
+    write_docs(corpus, make_docs(nlp))
+    wanted = "vectors,hybrid-abbreviations", "entity,names,both"
+    script("variants", "shared").main(tmp_path / "linker", corpus, tmp_path / "m", corpus, corpus, "tiny", *wanted)
+    found = {path.stem.removeprefix("tiny-"): srsly.read_json(path) for path in (tmp_path / "m").glob("*.json")}
+    assert set(found) == {f"{kind}-{key}" for kind in wanted[1].split(",") for key in wanted[0].split(",")}
     by_form = [
         {e.id for e in kb.named(m.span.text)} <= set(m.ids) for doc in make_docs(nlp) for m in gold_mentions(doc)
     ]
-    assert found["n_names"] == names and found["n_in_kb"] == len(by_form)
-    assert (
-        found["recall_at_1"]
-        >= sum(by_form) / len(by_form)
-        > link_metrics(rank_gold(linker, make_docs(nlp), k=1), kb)["recall_at_1"]
-    )
-    assert found["recall_at_64"] == 1
+    share = sum(by_form) / len(by_form)
+    assert found["names-vectors"]["recall_at_1"] >= share > found["entity-vectors"]["recall_at_1"]
+    assert found["names-vectors"]["recall_at_64"] == 1 and found["names-vectors"]["lexical"] is None
+    assert set(found["both-vectors"]["lexical"]) == {"ngram", "exact", "names"}
+    assert found["both-vectors"]["lexical"]["ngram"] == 0 < found["both-vectors"]["lexical"]["names"]
+    sizes = [found[f"{kind}-vectors"]["index_bytes"] for kind in ("entity", "names", "both")]
+    assert sizes[0] < sizes[1] and sizes[2] == sizes[0] + sizes[1]
 
 
 def test_the_picture_of_links_has_what_render_links_has():

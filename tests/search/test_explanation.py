@@ -132,7 +132,7 @@ def test_scores_that_the_threshold_was_not_tuned_for(linked):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         spacy.load(folder / "with_names")
-        linker.lexical = weights._asdict()
+        linker.lexical = weights.as_setting()
     named = r"scores with lexical = {'ngram': 0.25, 'exact': 0.5}, and they are now with None"
     with pytest.warns(UserWarning, match=named):
         linker.lexical = None

@@ -42,7 +42,8 @@ def spans_of(nlp):
 
 def test_the_score_is_the_weighted_mean():
     weights = NameWeights(0.5, 0.25)
-    assert weights.score(np.array([0.4, 1.0]), np.array([[0.8, 1], [1, 1]])) == pytest.approx([1.05 / 1.75, 1.0])
+    parts = {"similarity": np.array([0.4, 1.0]), "ngram": np.array([0.8, 1]), "exact": np.array([1, 1])}
+    assert weights.score(parts) == pytest.approx([1.05 / 1.75, 1.0])
 
 
 def test_untuned_and_null_are_the_search_by_vectors(trained, linker):

@@ -10,7 +10,8 @@ from spacy.vocab import Vocab
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.mentions.gold import GoldMention
-from spacy_pel.search.search import EXACT, NGRAM, SIMILARITY, Found
+from spacy_pel.search.parts import EXACT, NAMES, NGRAM, SIMILARITY
+from spacy_pel.search.search import Found
 from spacy_pel.search.weights import NO_NAMES, NameWeights, check_lexical
 from spacy_pel.tuning.name_weights import GoldForms, fit_weights
 
@@ -37,7 +38,7 @@ def drawn(n, seed=0, n_candidates=12):
 
 
 def test_the_weights_that_made_the_data_are_found():
-    assert fit_weights(drawn(4000)) == pytest.approx(TRUE, abs=0.02)
+    assert fit_weights(drawn(4000))[:2] == pytest.approx(TRUE, abs=0.02)
 
 
 def test_they_rank_better_than_similarity_alone():
@@ -55,7 +56,7 @@ def test_names_that_say_nothing_weigh_nothing():
         noise = {name: rng.random(12).astype(np.float32) for name in (NGRAM, EXACT)}
         gold = (found.ids[found.parts[SIMILARITY].argmax()],)
         mentions.append(GoldForms(mention._replace(ids=gold), [found._replace(parts=dict(found.parts) | noise)]))
-    assert max(fit_weights(mentions)) < 0.01
+    assert max(fit_weights(mentions)[:2]) < 0.01
 
 
 def test_without_a_right_candidate():
@@ -70,5 +71,20 @@ def test_without_a_right_candidate():
 )
 def test_fitted_weights_can_be_set_by_hand(fitted, expected):
     bounded = NameWeights(*fitted).bounded()
-    assert bounded == pytest.approx(expected)
-    check_lexical(bounded._asdict())
+    assert bounded[:2] == pytest.approx(expected)
+    check_lexical(bounded.as_setting())
+
+
+def test_the_weight_of_the_vectors_of_names_is_fitted_too():
+    rng, mentions = np.random.default_rng(3), []
+    for one, (found,) in drawn(4000):
+        similarity = found.parts[SIMILARITY]
+        names = rng.uniform(-0.2, 0.6, len(similarity)).astype(np.float32)
+        parts = dict(found.parts) | {SIMILARITY: similarity - 2 * names, NAMES: names}  # 1 and 2 of them are as before
+        mentions.append(GoldForms(one, [found._replace(parts=parts)]))
+    fitted = fit_weights(mentions)
+    assert fitted == pytest.approx((*TRUE, 2.0), abs=0.05)
+    assert fit_weights(mentions, [NAMES])[:2] == (0, 0) and fit_weights(mentions, [NAMES]).names > 1
+    check_lexical(fitted.as_setting())
+    score = NameWeights(0.5, 0.25, 1.25).score({part: np.array([0.8]) for part in (SIMILARITY, NAMES)})
+    assert score == pytest.approx([0.8])  # what there is not does not count

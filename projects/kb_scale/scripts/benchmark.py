@@ -24,6 +24,7 @@ from tqdm import tqdm
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.index.best import best
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.names.name_index import NameMatch
@@ -257,7 +258,7 @@ def change(linker: Any, kb: KnowledgeBase) -> dict[str, float]:
     ]
     start = perf_counter()
     vectors = encode_entities(linker.model, entities)
-    kb.add(entities, vectors, "made up")
+    kb.add(entities, NewVectors("made up", vectors))
     added = perf_counter() - start
     assert kb.ids(kb.entity_index().search(vectors, 1)[1]).ravel().tolist() == [entity.id for entity in entities]
     start = perf_counter()

@@ -39,7 +39,7 @@ def without_repeats(rows: EntityRows) -> EntityRows:
     return EntityRows(kept)
 
 
-def best_of_each(scores: np.ndarray, owners: EntityRows) -> tuple[np.ndarray, EntityRows]:
+def best_of_each(scores: np.ndarray, owners: EntityRows) -> tuple[EntityRows, np.ndarray, np.ndarray]:
     """The best score of each entity.
 
     Args:
@@ -47,12 +47,17 @@ def best_of_each(scores: np.ndarray, owners: EntityRows) -> tuple[np.ndarray, En
         owners: (n,), the entity of each vector, ascending.
 
     Returns:
-        Scores (..., m) and the rows (m,) of the m entities, ascending.
+        The rows (m,) of the m entities, ascending, their scores (..., m), and which of its vectors (..., m) gives that,
+        counted from 0; of equal ones the first.
     """
     first = first_of_each(owners)
     if len(first) == len(owners):
-        return scores, owners
-    return np.maximum.reduceat(scores, first, axis=-1), EntityRows(owners[first])
+        return owners, scores, np.zeros(scores.shape, dtype=np.int64)
+    most = np.maximum.reduceat(scores, first, axis=-1)
+    counts = np.diff(first, append=len(owners))
+    nth = np.arange(len(owners)) - np.repeat(first, counts)
+    is_best = scores == np.repeat(most, counts, axis=-1)
+    return EntityRows(owners[first]), most, np.minimum.reduceat(np.where(is_best, nth, len(owners)), first, axis=-1)
 
 
 def first_of_each(owners: EntityRows) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..numbering import EntityRows
-from .best import best_of_each
+from .best import best_of_each, first_of_each
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class PendingEdits:
     added: EntityRows
     vectors: np.ndarray
 
-    def scores(self, queries: np.ndarray, within: EntityRows | None) -> tuple[np.ndarray, EntityRows]:
-        """The scores (q, m) float32 of the added entities, those of `within` alone, and their rows (m,)."""
-        allowed = slice(None) if within is None else np.isin(self.added, within)
-        products = queries.astype(np.float32) @ self.vectors[allowed].T
-        return best_of_each(products, EntityRows(self.added[allowed]))
+    def scores(self, queries: np.ndarray, within: EntityRows | None) -> tuple[np.ndarray, np.ndarray]:
+        """The scores (q, m) float32 of the added entities, and the best of its `vectors` (q, m) of each; -1 for those
+        that are not `within`."""
+        rows, scores, nth = best_of_each(queries.astype(np.float32) @ self.vectors.T, self.added)
+        best = first_of_each(self.added) + nth
+        return scores, best if within is None else np.where(np.isin(rows, within), best, -1)

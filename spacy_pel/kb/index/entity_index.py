@@ -7,58 +7,105 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import PelError
 from ..numbering import EntityRows, VectorNumbers
+from ..stored_files import checked
 from .best import best, best_of_each, first_of_each, without_repeats
 from .edits import PendingEdits
-from .files import checked, map_array, sample_digest
-from .on_disk import IndexRecord
+from .files import map_array
+from .on_disk import FILE_NAME, IndexRecord
+from .owners import Owners
 from .vectors import BLOCK, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper
 SPARE = 1.5  # times deeper than removed entities, were they anywhere, would ask for
 
 
+class Nearest(NamedTuple):
+    """The entities that own the vectors nearest to each of q queries, best first.
+
+    Attributes:
+        scores: (q, k) float32, the inner products, -inf where there are fewer than k.
+        rows: (q, k) int64, -1 where there are fewer.
+        places: (q, k) int64, which vector of the entity that was, counted from 0; -1 where there are fewer.
+    """
+
+    scores: np.ndarray
+    rows: EntityRows
+    places: np.ndarray
+
+
 @dataclass(frozen=True)
 class _State:
-    """An index at one moment. A change of the KB puts another in its place, so that a search sees one or the other."""
+    """An index at one moment. A change of the KB puts another in its place, so that a search sees one or the other.
+
+    A pair is an entity and one of its vectors (see `Owners`). Those of added entities are numbered behind the others.
+    """
 
     record: IndexRecord
     vectors: VectorIndex
-    owners: EntityRows  # (n,), ascending
+    owners: Owners
     edits: PendingEdits
 
     @cached_property
     def n_owners(self) -> int:
-        n_rows = self.edits.n_entities + len(self.edits.removed)
-        if len(self.owners) and ((np.diff(self.owners, prepend=0) < 0).any() or self.owners[-1] >= n_rows):
+        """How many entities own vectors in the files.
+
+        Raises:
+            PelError: What the files say of that makes no sense.
+        """
+        owners, n_rows = self.owners, self.edits.n_entities + len(self.edits.removed)
+        rows, numbers = owners.rows, owners.numbers
+        in_order = not len(rows) or ((np.diff(rows, prepend=0) >= 0).all() and rows[-1] < n_rows)
+        if not in_order or (numbers is not None and (numbers.min() < 0 or owners.n_vectors != len(self.vectors))):
             files = self.record["files"]
             name = files["owners" if "owners" in files else "vectors"]["name"]
             raise PelError(f"{name}: is damaged (vectors of no entity); check the KB with `spacy pel kb verify`.")
-        return len(first_of_each(self.owners))
+        return owners.n_entities
 
-    def numbers_of(self, rows: EntityRows) -> tuple[VectorNumbers, EntityRows]:
-        """The numbers (n,) in the file of the vectors of `rows`, ascending, and their owners (n,)."""
-        starts = np.searchsorted(self.owners, rows)
-        counts = np.searchsorted(self.owners, rows, side="right") - starts
-        before = np.cumsum(counts) - counts
-        numbers = np.repeat(starts - before, counts) + np.arange(counts.sum())
-        return VectorNumbers(numbers), EntityRows(np.repeat(rows, counts))
+    @cached_property
+    def live(self) -> tuple[VectorNumbers, Owners]:
+        """The vectors (v,) in the files of entities that have not been removed, and which of these own them."""
+        return self.owners.take(np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed)))
 
-    def live_numbers(self) -> VectorNumbers:
-        """The numbers (n,) in the file of the vectors whose entity has not been removed."""
-        numbers, _ = self.numbers_of(self.edits.removed)
-        return VectorNumbers(np.delete(np.arange(len(self.owners)), numbers))
+    def entities(self, pairs: np.ndarray) -> tuple[EntityRows, np.ndarray]:
+        """The rows of `pairs` (q, n), and which vector of its entity each has, counted from 0; -1 stays -1."""
+        n, own, added = len(self.owners), self.owners.rows, self.edits.added
+        if not len(added) and self.n_owners == n:
+            return EntityRows(np.where(pairs < 0, -1, own[pairs])), np.minimum(pairs, 0)
+        rows, places = np.full_like(pairs, -1), np.full_like(pairs, -1)
+        for start, end, owners in ((0, n, own), (n, n + len(added), added)):
+            here = (pairs >= start) & (pairs < end)
+            rows[here] = owners[pairs[here] - start]
+            places[here] = pairs[here] - start - np.searchsorted(owners, rows[here])
+        return EntityRows(rows), places
 
-    def entities_of(self, numbers: VectorNumbers) -> EntityRows:
-        """The owners (q, n) of vectors (q, n), best first: each entity once, -1 for removed ones and for number -1."""
-        rows = np.where(numbers < 0, -1, self.owners[numbers])
+    def first_pairs(
+        self, scores: np.ndarray, numbers: VectorNumbers, within: EntityRows | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What was found among the vectors in the files, best first, as pairs: of each entity the first, -1 for others.
+
+        Args:
+            scores: (q, n).
+            numbers: (q, n), of the vectors; -1 for none.
+            within: The rows that count, ascending; None: all.
+
+        Returns:
+            Scores (q, m) and pairs (q, m).
+        """
+        scores, pairs = self.owners.spread(scores, numbers)
+        rows = np.where(pairs < 0, -1, self.owners.rows[pairs])
         if len(self.edits.removed):
             rows[np.isin(rows, self.edits.removed)] = -1
-        return EntityRows(rows) if self.n_owners == len(self.owners) else without_repeats(EntityRows(rows))
+        if within is not None and self.owners.numbers is not None:  # a vector that is searched may have other owners
+            rows[~np.isin(rows, within)] = -1
+        if self.n_owners != len(self.owners):
+            rows = without_repeats(EntityRows(rows))
+        return scores, np.where(rows < 0, -1, pairs)
 
 
 class EntityIndex:
@@ -105,7 +152,7 @@ class EntityIndex:
 
     @property
     def kind(self) -> str:
-        """What the vectors are of: "entity" for entity texts."""
+        """What the vectors are of: "entity" for entity texts, "names" for names."""
         return self._state.record["kind"]
 
     @property
@@ -142,13 +189,14 @@ class EntityIndex:
     def n_vectors(self) -> int:
         """Vectors of the entities that the KB has now."""
         state = self._state
-        return len(state.owners) - len(state.numbers_of(state.edits.removed)[0]) + len(state.edits.added)
+        in_files = len(state.live[0]) if len(state.edits.removed) else len(state.vectors)
+        return in_files + len(state.edits.added)
 
     @property
     def n_missing(self) -> int:
         """Entities of the KB that have no vector here: those that the linker of another encoder has added."""
         state, edits = self._state, self._state.edits
-        removed = len(first_of_each(state.numbers_of(edits.removed)[1]))
+        removed = len(first_of_each(EntityRows(state.owners.rows[state.owners.of(edits.removed)])))
         return edits.n_entities - (state.n_owners - removed + len(first_of_each(edits.added)))
 
     def search(
@@ -176,17 +224,30 @@ class EntityIndex:
         Raises:
             PelError: The queries have other dimensions, or the index is no longer in the KB.
         """
+        found = self.nearest(queries, k, within, n_probe=n_probe, threads=threads)
+        return found.scores, found.rows
+
+    def nearest(
+        self,
+        queries: np.ndarray,
+        k: int,
+        within: EntityRows | None = None,
+        *,
+        n_probe: int | None = None,
+        threads: int | None = None,
+    ) -> Nearest:
+        """As `search`, with which vector of an entity was the best."""
         self._notice(self)
         state = self._state
         check_queries(queries, self.dim)
-        scores, rows = _search_files(state, queries, k, within, n_probe, threads)
-        if not len(state.edits.added):
-            return scores, rows
-        new_scores, added = state.edits.scores(queries, within)
-        new_rows = np.broadcast_to(added, new_scores.shape)
-        return best(np.hstack([scores, new_scores]), EntityRows(np.hstack([rows, new_rows])), k)
+        scores, pairs = _search_files(state, queries, k, within, n_probe, threads)
+        if len(state.edits.added):
+            more_scores, more = state.edits.scores(queries, within)
+            more = np.where(more < 0, -1, more + len(state.owners))
+            scores, pairs = best(np.hstack([scores, more_scores]), VectorNumbers(np.hstack([pairs, more])), k)
+        return Nearest(scores, *state.entities(pairs))
 
-    def similarities(self, query: np.ndarray, rows: EntityRows) -> tuple[EntityRows, np.ndarray]:
+    def similarities(self, query: np.ndarray, rows: EntityRows) -> tuple[EntityRows, np.ndarray, np.ndarray]:
         """The inner products of a query with the entities at `rows`, of the best vector of each.
 
         To be called after a `search`, which sees the changes of the KB.
@@ -196,28 +257,32 @@ class EntityIndex:
             rows: (n,), ascending.
 
         Returns:
-            Those of `rows` (m,) that an entity with a vector has now, and the products (m,) float32.
+            Those of `rows` (m,) that an entity with a vector has now, the products (m,) float32, and which of its
+            vectors gives each (m,), counted from 0.
         """
         state, edits = self._state, self._state.edits
-        numbers, owners = state.numbers_of(EntityRows(np.setdiff1d(rows, edits.removed, assume_unique=True)))
-        added = np.isin(edits.added, rows)
-        vectors = np.vstack([state.vectors.vectors(numbers), edits.vectors[added]])
-        owners = EntityRows(np.concatenate([owners, edits.added[added]]))
-        products, rows = best_of_each(vectors @ query, owners)
-        return rows, products
+        if len(edits.removed):
+            rows = EntityRows(np.setdiff1d(rows, edits.removed, assume_unique=True))
+        pairs = state.owners.of(rows)
+        vectors, owners = state.vectors.vectors(state.owners.vectors(pairs)), state.owners.rows[pairs]
+        if len(edits.added):
+            added = np.isin(edits.added, rows)
+            vectors = np.vstack([vectors, edits.vectors[added]])
+            owners = np.concatenate([owners, edits.added[added]])
+        return best_of_each(vectors @ query, EntityRows(owners))
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """The vectors of the entities that the KB has now, in the order of `owners`, a block (n, dim) at a time."""
+        """The vectors of the entities that the KB has now, as `owners` numbers them, a block (n, dim) at a time."""
         state = self._state
-        numbers = state.live_numbers()
+        numbers, _ = state.live
         for start in range(0, len(numbers), BLOCK):
             yield state.vectors.vectors(VectorNumbers(numbers[start : start + BLOCK]))
         yield state.edits.vectors
 
-    def owners(self) -> EntityRows:
-        """The rows (n,) of the entities that own the vectors of `blocks`, ascending."""
+    def owners(self) -> Owners:
+        """Which entities own the vectors of `blocks`."""
         state = self._state
-        return EntityRows(np.concatenate([state.owners[state.live_numbers()], state.edits.added]))
+        return state.live[1].followed_by(state.edits.added)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.fingerprint!r}, {self.n_vectors} vectors)"
@@ -225,59 +290,62 @@ class EntityIndex:
 
 def _search_files(
     state: _State, queries: np.ndarray, k: int, within: EntityRows | None, n_probe: int | None, threads: int | None
-) -> tuple[np.ndarray, EntityRows]:
-    """Search the vectors in the files: deeper and deeper for the queries that have not found `k` entities yet."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Search the vectors in the files: deeper and deeper for the queries that have not found `k` entities yet.
+
+    Returns:
+        Scores (q, k) and pairs (q, k), each of another entity.
+    """
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-    rows = np.full((len(queries), k), -1, dtype=np.int64)
+    pairs = np.full((len(queries), k), -1, dtype=np.int64)
     asked = np.arange(len(queries))
     numbers = _numbers_within(state, within)
-    passed_over = len(state.numbers_of(state.edits.removed)[0]) if numbers is None else 0
-    if passed_over and (depth := _first_depth(state, k, passed_over)) > k + MOST_PASSED_OVER:
-        numbers, passed_over = state.live_numbers(), 0
+    passed_over = len(state.owners.of(state.edits.removed)) if numbers is None else 0
+    if passed_over and _first_depth(state, k, passed_over) > k + MOST_PASSED_OVER:
+        numbers, passed_over = state.live[0], 0
     depth = _first_depth(state, k, passed_over)
     while len(asked):
-        there = len(state.owners) if numbers is None else len(numbers)
+        there = len(state.vectors) if numbers is None else len(numbers)
         found_scores, found = state.vectors.search(
             queries[asked], min(depth, there), within=numbers, n_probe=n_probe, threads=threads
         )
-        entities = state.entities_of(found)
-        scores[asked], rows[asked] = best(found_scores, entities, k)
+        own_scores, own = state.first_pairs(found_scores, found, within)
+        scores[asked], pairs[asked] = best(own_scores, VectorNumbers(own), k)
         exhausted = depth >= there or (found[:, -1] < 0)
-        asked = asked[~(exhausted | ((entities >= 0).sum(axis=1) >= k))]
+        asked = asked[~(exhausted | ((own >= 0).sum(axis=1) >= k))]
         depth *= 2
         if passed_over and depth > k + MOST_PASSED_OVER:
-            numbers, passed_over = state.live_numbers(), 0
+            numbers, passed_over = state.live[0], 0
             depth = _first_depth(state, k, 0)
-    return scores, EntityRows(rows)
+    return scores, pairs
 
 
 def _numbers_within(state: _State, within: EntityRows | None) -> VectorNumbers | None:
     if within is None:
         return None
-    return state.numbers_of(EntityRows(np.setdiff1d(within, state.edits.removed, assume_unique=True)))[0]
+    return state.owners.take(state.owners.of(EntityRows(np.setdiff1d(within, state.edits.removed))))[0]
 
 
 def _first_depth(state: _State, k: int, passed_over: int) -> int:
     """How many vectors to ask for, to find `k` entities among them: as many as are needed at most where each entity has
     one and few were removed, else as many as will mostly do."""
-    several = ceil(k * len(state.owners) / state.n_owners)
+    several = ceil(k * len(state.vectors) / state.n_owners)
     if passed_over <= MOST_PASSED_OVER:
         return several + passed_over
     return ceil(SPARE * several * len(state.owners) / max(len(state.owners) - passed_over, 1))
 
 
-def _opened(folder: Path, record: IndexRecord) -> tuple[VectorIndex, EntityRows]:
-    files = record["files"]
-    path = checked(folder, files["vectors"])
-    vectors = VectorIndex.open(path)
+def _opened(folder: Path, record: IndexRecord) -> tuple[VectorIndex, Owners]:
+    paths = {}
+    for part, file in record["files"].items():
+        paths[part] = checked(folder, file, FILE_NAME)
+    vectors = VectorIndex.open(paths["vectors"])
     if (len(vectors), vectors.dim) != (record["count"], record["dim"]):
-        raise PelError(f"{path}: holds the vectors of another KB")
+        raise PelError(f"{paths['vectors']}: holds the vectors of another KB")
     owners = np.arange(record["count"])  # of a KB of format 2 or 3
-    if "owners" in files:
-        owners = map_array(checked(folder, files["owners"]))
-        if owners.shape != (record["count"],) or owners.dtype != np.dtype("<i8"):
-            raise PelError(f"{folder / files['owners']['name']}: holds the owners of other vectors")
-    for file in files.values():
-        if sample_digest(folder / file["name"]) != file["sample"]:
-            raise PelError(f"{folder / file['name']}: is a file of another KB")
-    return vectors, EntityRows(owners)
+    if "owners" in paths:
+        owners = map_array(paths["owners"])
+        is_pairs = owners.ndim == 2 and len(owners) == 2
+        if not (is_pairs or owners.shape == (record["count"],)) or owners.dtype != np.dtype("<i8"):
+            raise PelError(f"{paths['owners']}: holds the owners of other vectors")
+    return vectors, Owners.of_array(owners)

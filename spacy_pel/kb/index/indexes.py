@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ..numbering import EntityRows, no_rows
 from .edits import PendingEdits
 from .entity_index import EntityIndex
 from .on_disk import IndexRecord
+from .owners import Owners
 
 
 class Indexes(Mapping[str, EntityIndex]):
@@ -100,49 +102,67 @@ class Indexes(Mapping[str, EntityIndex]):
             )
 
 
-def check_owners(folder: Path, owners: EntityRows, live_rows: EntityRows) -> None:
-    """Raise `PelError` unless the `owners` of vectors for the KB at `folder` are ascending `live_rows`."""
-    if not len(owners) or (np.diff(owners) < 0).any() or not np.isin(owners, live_rows).all():
+class NewVectors(NamedTuple):
+    """Vectors of entities that are to be added to a KB.
+
+    Attributes:
+        fingerprint: Names the encoder that made them.
+        vectors: (v, dim).
+        owners: (v,) the place, among the entities to add, of the one that owns each, ascending; None: one vector each.
+    """
+
+    fingerprint: str
+    vectors: np.ndarray
+    owners: Sequence[int] | None = None
+
+    @property
+    def places(self) -> np.ndarray:
+        """(v,) the `owners` as an array."""
+        return np.arange(len(self.vectors)) if self.owners is None else np.asarray(self.owners, dtype=np.int64)
+
+
+def check_owners(folder: Path, owners: Owners, live_rows: EntityRows) -> None:
+    """Raise `PelError` unless the `owners` of vectors for the KB at `folder` are ascending `live_rows`, and each vector
+    has one."""
+    rows = owners.rows
+    if not len(rows) or (np.diff(rows) < 0).any() or not np.isin(rows, live_rows).all():
         raise PelError(f"{folder}: the owners of the vectors must be rows of entities, ascending.")
+    if owners.numbers is not None and (
+        len(owners.numbers) != len(rows) or not np.array_equal(np.unique(owners.numbers), np.arange(owners.n_vectors))
+    ):
+        raise PelError(f"{folder}: each vector must have an owner.")
 
 
-def check_added(
-    folder: Path,
-    records: Mapping[str, IndexRecord],
-    n_entities: int,
-    places: np.ndarray,
-    vectors: np.ndarray | None,
-    fingerprint: str | None,
-) -> None:
+def check_added(folder: Path, records: Mapping[str, IndexRecord], n_entities: int, given: Sequence[NewVectors]) -> None:
     """Check the vectors of entities that are to be added.
 
     Args:
         folder: Of the KB.
         records: The indexes of the KB.
         n_entities: How many are to be added.
-        places: (v,) which of them owns each of `vectors`.
-        vectors: (v, dim), or None.
-        fingerprint: Names the encoder that made `vectors`.
+        given: Their vectors.
 
     Raises:
-        PelError: They are not what one of the indexes needs.
+        PelError: They are not what the indexes need.
     """
-    if not records:
-        if vectors is not None:
-            raise PelError(f"{folder}: the KB has no vectors; add entities without, then index the KB.")
-        return
-    if vectors is not None and fingerprint not in records:
-        raise PelError(
-            f"{folder}: its vectors are of another encoder than those to add; run `python -m spacy pel index`."
-        )
-    dim = records.get(fingerprint or "", next(iter(records.values())))["dim"]
-    if vectors is None or vectors.shape != (len(places), dim):
-        shape = "none" if vectors is None else f"the shape {vectors.shape}"
-        raise PelError(f"Expected vectors of the shape ({len(places)}, {dim}), got {shape}.")
-    if not np.isfinite(vectors).all():
-        raise PelError("A vector to add is not finite; check the encoder's weights.")
-    if (np.diff(places) < 0).any() or not np.isin(places, np.arange(n_entities)).all():
-        raise PelError(f"The owners of the vectors to add must be ascending places among {n_entities} entities.")
+    if not records and given:
+        raise PelError(f"{folder}: the KB has no vectors; add entities without, then index the KB.")
+    if records and not given:
+        dim = next(iter(records.values()))["dim"]
+        raise PelError(f"Expected vectors of the shape ({n_entities}, {dim}), got none.")
+    for own in given:
+        if own.fingerprint not in records:
+            raise PelError(
+                f"{folder}: its vectors are of another encoder than those to add; run `python -m spacy pel index`."
+            )
+        dim = records[own.fingerprint]["dim"]
+        expected = n_entities if own.owners is None else len(own.owners)
+        if own.vectors.shape != (expected, dim):
+            raise PelError(f"Expected vectors of the shape ({expected}, {dim}), got the shape {own.vectors.shape}.")
+        if not np.isfinite(own.vectors).all():
+            raise PelError("A vector to add is not finite; check the encoder's weights.")
+        if (np.diff(own.places) < 0).any() or not np.isin(own.places, np.arange(n_entities)).all():
+            raise PelError(f"The owners of the vectors to add must be ascending places among {n_entities} entities.")
 
 
 def renumbered(rows: EntityRows, removed: EntityRows) -> EntityRows:

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from ...errors import PelError
 from ...files.folders import sync
-from ..numbering import EntityRows
-from .files import FileRecord, appearing, record_of, write_array
-from .vectors import VectorIndex
+from ..kinds import ENTITY
+from ..stored_files import FileRecord, appearing, copy_file, record_of, refuse_link
+from .files import write_array
+from .owners import Owners
+from .vectors import VectorIndex, auto_type
 
 FOLDER = "indexes"
 PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+FILE_NAME = re.compile(rf"({FOLDER}/{PLAIN.pattern}/(vectors|owners)|vectors)-\d+\.(npy|faiss)")
 
 
 class IndexRecord(TypedDict):
     """What `meta` keeps of an index.
 
     Attributes:
-        kind: What the vectors are of: "entity" for entity texts.
+        kind: What the vectors are of: "entity" for entity texts, "names" for names.
         dim: The dimensions of a vector.
         metric: "cosine" or "dot".
         index_type: "flat", or what faiss's `index_factory` takes.
         count: How many vectors its files hold.
-        files: "vectors", and "owners": the entity row of each vector, ascending. Without it, vector i is of row i.
+        files: "vectors", and "owners", see `Owners.array`. Without it, vector i is of row i.
     """
 
     kind: str
@@ -48,30 +50,37 @@ def folder_of(fingerprint: str) -> str:
     return f"{FOLDER}/{fingerprint if plain else blake2b(fingerprint.encode(), digest_size=16).hexdigest()}"
 
 
-def write_index(
-    folder: Path,
-    fingerprint: str,
-    blocks: Iterable[np.ndarray],
-    owners: EntityRows,
-    *,
-    before: IndexRecord | None,
-    kind: str,
-    dim: int,
-    metric: str,
-    index_type: str,
-) -> IndexRecord:
+class NewIndex(NamedTuple):
+    """Vectors that are to be an index.
+
+    Attributes:
+        fingerprint: Names the encoder that made the vectors.
+        blocks: (n, dim) float32 each, all together one for each number of `owners`.
+        dim: The dimensions of a vector.
+        metric: "cosine" or "dot".
+        owners: Which entities own them; None: one for each entity of the KB.
+        kind: What the vectors are of: "entity" for entity texts, "names" for names.
+        index_type: "flat" for exact search, what faiss's `index_factory` takes, or "auto": exact for few vectors,
+            compressed for many (`index.vectors.auto_type`).
+    """
+
+    fingerprint: str
+    blocks: Iterable[np.ndarray]
+    dim: int
+    metric: str
+    owners: Owners | None = None
+    kind: str = ENTITY
+    index_type: str = "auto"
+
+
+def write_index(folder: Path, new: NewIndex, owners: Owners, *, before: IndexRecord | None) -> IndexRecord:
     """Write the files of an index beside those that it has. They count once `meta` names them.
 
     Args:
         folder: Of the KB.
-        fingerprint: Names the encoder that made the vectors.
-        blocks: Vectors (n, dim) float32.
-        owners: (v,) The entity row of each, ascending.
+        new: What to write.
+        owners: Which entities own the vectors.
         before: The record of the files that these are to replace.
-        kind: See `IndexRecord`, as for the others.
-        dim: The dimensions of a vector.
-        metric: "cosine" or "dot".
-        index_type: "flat", or what faiss's `index_factory` takes.
 
     Returns:
         The record of the new files.
@@ -79,42 +88,35 @@ def write_index(
     Raises:
         PelError: The metric is not known, or as for `VectorIndex.write`.
     """
-    if metric not in ("cosine", "dot"):
-        raise PelError(f'metric: "{metric}" is not known; use "cosine" or "dot".')
-    place, number = folder / folder_of(fingerprint), _number(before) + 1
+    if new.metric not in ("cosine", "dot"):
+        raise PelError(f'metric: "{new.metric}" is not known; use "cosine" or "dot".')
+    count = owners.n_vectors
+    index_type = auto_type(count, new.dim) if new.index_type == "auto" else new.index_type
+    place, number = folder / folder_of(new.fingerprint), _number(before) + 1
     place.mkdir(parents=True, exist_ok=True)
     sync(place.parent)
     sync(folder)
     vectors = place / f"vectors-{number}{VectorIndex.suffix(index_type)}"
-    VectorIndex.write(vectors, blocks, count=len(owners), dim=dim, index_type=index_type)
+    VectorIndex.write(vectors, new.blocks, count=count, dim=new.dim, index_type=index_type)
     return {
-        "kind": kind,
-        "dim": dim,
-        "metric": metric,
+        "kind": new.kind,
+        "dim": new.dim,
+        "metric": new.metric,
         "index_type": index_type,
-        "count": len(owners),
+        "count": count,
         "files": {
             "vectors": record_of(folder, vectors),
-            "owners": _write_owners(folder, place / f"owners-{number}.npy", owners),
+            "owners": _write_owners(folder, place / f"owners-{number}.npy", owners.array),
         },
     }
 
 
 def write_again(
-    folder: Path, fingerprint: str, before: IndexRecord, blocks: Iterable[np.ndarray], owners: EntityRows
+    folder: Path, fingerprint: str, before: IndexRecord, blocks: Iterable[np.ndarray], owners: Owners
 ) -> IndexRecord:
     """`write_index` for an index whose record is `before`, with other vectors of the same encoder."""
-    return write_index(
-        folder,
-        fingerprint,
-        blocks,
-        owners,
-        before=before,
-        kind=before["kind"],
-        dim=before["dim"],
-        metric=before["metric"],
-        index_type=before["index_type"],
-    )
+    same: Any = {key: before[key] for key in ("dim", "metric", "kind", "index_type")}
+    return write_index(folder, NewIndex(fingerprint, blocks, **same), owners, before=before)
 
 
 def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
@@ -124,8 +126,7 @@ def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
         PelError: A folder for them is a link, and leads to what may be another's.
     """
     for place in (folder / FOLDER, *folder.glob(f"{FOLDER}/*")):
-        if place.is_symlink():
-            raise PelError(f"{place}: is a link; copy the KB (kb.copy_to) and change the copy.")
+        refuse_link(place)
     named = {folder / file["name"] for record in records.values() for file in record["files"].values()}
     for pattern in ("vectors-*", f"{FOLDER}/*/vectors-*", f"{FOLDER}/*/owners-*"):
         for path in folder.glob(pattern):
@@ -139,11 +140,10 @@ def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
 def copy_files(folder: Path, to: Path, records: Mapping[str, IndexRecord]) -> None:
     """Copy the files of the indexes in `records` from the KB at `folder` to the one at `to`."""
     for file in (file for record in records.values() for file in record["files"].values()):
-        (to / file["name"]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / file["name"], to / file["name"])
+        copy_file(folder, to, file)
 
 
-def _write_owners(folder: Path, path: Path, owners: EntityRows) -> FileRecord:
+def _write_owners(folder: Path, path: Path, owners: np.ndarray) -> FileRecord:
     with appearing(path) as part:
         write_array(part, [owners], shape=owners.shape, dtype="<i8")
     return record_of(folder, path)

@@ -25,9 +25,10 @@ from tqdm import tqdm
 
 from ...errors import PelError
 from ..numbering import VectorNumbers
+from ..stored_files import appearing
 from .best import best
 from .faiss_types import check_head, check_index, check_types
-from .files import appearing, checked_blocks, map_array, write_array
+from .files import checked_blocks, map_array, write_array
 
 # From this many queries on, a search is one matrix product (BLAS): at 384 dimensions about 13 times faster.
 faiss.cvar.distance_compute_blas_threshold = 20

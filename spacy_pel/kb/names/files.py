@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -13,17 +12,29 @@ import numpy as np
 
 from ...errors import PelError
 from ...files.folders import sync
-from ...files.hashes import hash_of, sample_digest, sha256
+from ..stored_files import FileRecord, appearing, checked, record_of, refuse_link
 from .building import write_file
 from .file_names import FileNames
 from .grams import Vocabulary
 from .layout import Layout
 
 FOLDER = "names"
-NAME = re.compile(rf"{FOLDER}/grams-(\d+)\.bin")
+FILE_NAME = re.compile(rf"{FOLDER}/grams-(\d+)\.bin")
 
 
-def write_names(folder: Path, forms: Iterable[list[str]], before: dict[str, Any] | None) -> tuple[dict, Vocabulary]:
+class NamesRecord(FileRecord):
+    """What `meta` keeps of the file.
+
+    Attributes:
+        bits: See `Layout`.
+        arrays: See `Layout.places`.
+    """
+
+    bits: int
+    arrays: dict[str, Any]
+
+
+def write_names(folder: Path, forms: Iterable[list[str]], before: NamesRecord | None) -> tuple[NamesRecord, Vocabulary]:
     """Write a new file beside the one that there is. It counts once `meta` names it.
 
     Args:
@@ -39,29 +50,17 @@ def write_names(folder: Path, forms: Iterable[list[str]], before: dict[str, Any]
     """
     place = folder / FOLDER
     path = place / f"grams-{_number(before) + 1}.bin"
-    part = path.with_name(f"{path.name}.part")
     try:
         place.mkdir(exist_ok=True)
         sync(folder)
-        layout, vocabulary = write_file(part, forms)
-        sync(part)
-        part.rename(path)
-        sync(place)
+        with appearing(path) as part:
+            layout, vocabulary = write_file(part, forms)
     except OSError as error:
         raise PelError(f"{path}: cannot be written ({error.strerror}); make room on its disk and repeat.") from error
-    finally:
-        part.unlink(missing_ok=True)
-    name = path.relative_to(folder).as_posix()
-    return {
-        "name": name,
-        **hash_of(path),
-        "sample": sample_digest(path),
-        "bits": layout.bits,
-        "arrays": layout.places,
-    }, vocabulary
+    return {**record_of(folder, path), "bits": layout.bits, "arrays": layout.places}, vocabulary
 
 
-def mapped_names(folder: Path, record: dict[str, Any], n_grams: int) -> FileNames:
+def mapped_names(folder: Path, record: NamesRecord, n_grams: int) -> FileNames:
     """The names in the file of the KB at `folder`, memory-mapped: nothing is read before it is used.
 
     Args:
@@ -72,47 +71,30 @@ def mapped_names(folder: Path, record: dict[str, Any], n_grams: int) -> FileName
     Raises:
         PelError: The file is missing or another one.
     """
-    if not is_there(folder, record):  # to read past the end of a mapped file would end the process
-        raise PelError(
-            f"{_path(folder, record)}: is missing, or not the file that was written; copy it again, or run `python -m "
-            f"spacy pel kb compact {folder}`."
-        )
+    try:
+        path = checked(folder, record, FILE_NAME)
+    except PelError as error:
+        raise PelError(f"{error}; copy it again, or run `python -m spacy pel kb compact {folder}`.") from error
     layout = Layout(record["bits"], record["arrays"])
-    data = np.memmap(_path(folder, record), np.uint8, "r")
-    return FileNames(layout.views(data), layout.bits, n_grams)
+    return FileNames(layout.views(np.memmap(path, np.uint8, "r")), layout.bits, n_grams)
 
 
-def is_there(folder: Path, record: dict[str, Any]) -> bool:
-    """Whether the KB at `folder` has the file, by its size and a sample of its bytes."""
-    path = _path(folder, record)
-    return path.is_file() and path.stat().st_size == record["size"] and sample_digest(path) == record["sample"]
+def is_there(folder: Path, record: NamesRecord) -> bool:
+    """Whether the KB at `folder` has the file."""
+    try:
+        return checked(folder, record, FILE_NAME).is_file()
+    except PelError:
+        return False
 
 
-def changed(folder: Path, record: dict[str, Any]) -> str | None:
-    """What is wrong with the file, all of which is read; None if all is well."""
-    path = _path(folder, record)
-    if not path.is_file():
-        return f"{path}: the file is missing"
-    if sha256(path) != record["sha256"]:
-        return f"{path}: its SHA-256 is not the one that meta recorded: the file has changed since it was written"
-    return None
-
-
-def copy_file(folder: Path, to: Path, record: dict[str, Any]) -> None:
-    """Copy the file of the KB at `folder` to the one at `to`."""
-    (to / FOLDER).mkdir(exist_ok=True)
-    shutil.copyfile(_path(folder, record), to / record["name"])
-
-
-def remove_others(folder: Path, record: dict[str, Any] | None) -> None:
+def remove_others(folder: Path, record: FileRecord | None) -> None:
     """Remove the files of names but for the one of `record`: replaced ones, and what killed processes left.
 
     Raises:
         PelError: The folder for them is a link, and leads to what may be another's.
     """
     place = folder / FOLDER
-    if place.is_symlink():
-        raise PelError(f"{place}: is a link; copy the KB (kb.copy_to) and change the copy.")
+    refuse_link(place)
     for path in place.glob("grams-*"):
         if record is None or path != folder / record["name"]:
             path.unlink()
@@ -120,12 +102,6 @@ def remove_others(folder: Path, record: dict[str, Any] | None) -> None:
         place.rmdir()
 
 
-def _path(folder: Path, record: dict[str, Any]) -> Path:
-    if not NAME.fullmatch(record["name"]):
-        raise ValueError(f"meta names {record['name']}, which is no file of names")
-    return folder / record["name"]
-
-
-def _number(record: dict[str, Any] | None) -> int:
-    found = NAME.fullmatch(record["name"]) if record else None
+def _number(record: FileRecord | None) -> int:
+    found = FILE_NAME.fullmatch(record["name"]) if record else None
     return int(found[1]) if found else 0

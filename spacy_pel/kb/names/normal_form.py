@@ -20,6 +20,15 @@ def distinct_forms(name: str, aliases: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(map(normalized, (name, *aliases))))
 
 
+def distinct_names(name: str, aliases: Iterable[str]) -> list[str]:
+    """The names of an entity as they are written: of those with the same normalised form the first, in the order of
+    `distinct_forms`."""
+    names: dict[str, str] = {}
+    for one in (name, *aliases):
+        names.setdefault(normalized(one), one)
+    return list(names.values())
+
+
 def alias_key(text: str) -> int:
     """64 bits that equal normalised forms share: a third of what the forms themselves would take on disk."""
     digest = blake2b(normalized(text).encode("utf-8", "surrogatepass"), digest_size=8).digest()

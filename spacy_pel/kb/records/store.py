@@ -19,6 +19,7 @@ from ..entity import Entity
 from ..names import files as name_files
 from ..names.normal_form import alias_key, distinct_forms, normalized
 from ..numbering import EntityRows, no_rows
+from ..stored_files import changed, copy_file
 from . import digest, opening, schema, writing
 from .connections import Answer, Connections
 from .remedy import change_errors, read_errors
@@ -295,15 +296,15 @@ class RecordStore:
                     del now["indexes"][fingerprint]
                 schema.write_meta(copy, now)
             if "file" in now.get("names", {}):
-                name_files.copy_file(self.path.parent, path.parent, now["names"]["file"])
+                copy_file(self.path.parent, path.parent, now["names"]["file"])
 
     def damage(self) -> list[str]:
         """Read the whole file, and say what is wrong with it. Nobody can change it meanwhile."""
         found = self._read(self._damage)
         file = self.latest.get("names", {}).get("file")
         with damage_named(self.path):
-            changed = file and name_files.changed(self.path.parent, file)
-        return [*found, changed] if changed else found
+            problem = file and changed(self.path.parent, file)
+        return [*found, problem] if problem else found
 
     @property
     def size_bytes(self) -> int:

@@ -11,6 +11,7 @@ from tiny import unit_vectors
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
 
@@ -68,7 +69,7 @@ def test_any_sequence_of_changes_searches_like_brute_force(tmp_path, seed):
         if what == "add":
             entities = [make_entity(f"N{step}-{i}", rng) for i in range(rng.integers(1, 6))]
             vectors = unit_vectors(len(entities), DIM, 100 + step)
-            kb.add(entities, vectors, fingerprint="abc")
+            kb.add(entities, NewVectors("abc", vectors))
             model |= {e.id: (e, v) for e, v in zip(entities, vectors, strict=True)}
         elif what == "remove":
             ids = rng.choice(list(model), size=rng.integers(1, 6), replace=False).tolist()
@@ -77,7 +78,7 @@ def test_any_sequence_of_changes_searches_like_brute_force(tmp_path, seed):
         elif what == "update":
             ids = rng.choice(list(model), size=2, replace=False).tolist()
             entities, vectors = [make_entity(id, rng) for id in ids], unit_vectors(2, DIM, 200 + step)
-            kb.update(entities, vectors, fingerprint="abc")
+            kb.update(entities, NewVectors("abc", vectors))
             model = {id: kept for id, kept in model.items() if id not in ids}
             model |= {e.id: (e, v) for e, v in zip(entities, vectors, strict=True)}
         elif what == "compact":
@@ -116,7 +117,7 @@ def test_changes_to_a_compressed_kb(tmp_path, index_type):
     kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc", index_type=index_type)
     kb.remove([f"E{i}" for i in range(100)])
     new = unit_vectors(1, DIM, 77)
-    kb.add([Entity("new", "new")], new, fingerprint="abc")
+    kb.add([Entity("new", "new")], NewVectors("abc", new))
     for _ in range(2):
         assert found(kb, new, 1) == [["new"]] and verify(kb) == []
         hits = [ids[0] == f"E{i}" for i, ids in zip(range(100, n), found(kb, vectors[100:], 1, n_probe=4), strict=True)]
@@ -129,15 +130,15 @@ def test_changes_to_a_compressed_kb(tmp_path, index_type):
 def refusals(entity: Entity, vector: np.ndarray) -> dict[str, tuple[Callable[[KnowledgeBase], object], str]]:
     bad = np.full_like(vector, np.nan)
     return {
-        "there": (lambda kb: kb.add([Entity("E1", "x")], vector, fingerprint="abc"), '"E1" is in the KB already'),
-        "twice": (lambda kb: kb.add([entity, entity], np.repeat(vector, 2, 0), fingerprint="abc"), "comes twice"),
-        "update": (lambda kb: kb.update([entity], vector, fingerprint="abc"), '"new" is not in the KB'),
+        "there": (lambda kb: kb.add([Entity("E1", "x")], NewVectors("abc", vector)), '"E1" is in the KB already'),
+        "twice": (lambda kb: kb.add([entity, entity], NewVectors("abc", np.repeat(vector, 2, 0))), "comes twice"),
+        "update": (lambda kb: kb.update([entity], NewVectors("abc", vector)), '"new" is not in the KB'),
         "remove": (lambda kb: kb.remove(["E1", "nobody"]), '"nobody" is not in the KB'),
         "all": (lambda kb: kb.remove(list(kb)), "one must stay"),
-        "encoder": (lambda kb: kb.add([entity], vector, fingerprint="other"), "of another encoder"),
+        "encoder": (lambda kb: kb.add([entity], NewVectors("other", vector)), "of another encoder"),
         "no vectors": (lambda kb: kb.add([entity]), r"shape \(1, 8\), got none"),
-        "shape": (lambda kb: kb.add([entity], vector[:, 1:], fingerprint="abc"), r"got the shape \(1, 7\)"),
-        "finite": (lambda kb: kb.add([entity], bad, fingerprint="abc"), "not finite"),
+        "shape": (lambda kb: kb.add([entity], NewVectors("abc", vector[:, 1:])), r"got the shape \(1, 7\)"),
+        "finite": (lambda kb: kb.add([entity], NewVectors("abc", bad)), "not finite"),
     }
 
 
@@ -157,7 +158,7 @@ def test_a_kb_without_vectors_changes_too_and_is_indexed_later(tmp_path):
     kb.remove(["A"])
     kb.add([Entity("D", "d")])
     with pytest.raises(PelError, match="has no vectors"):
-        kb.add([Entity("E", "e")], unit_vectors(1, DIM), fingerprint="abc")
+        kb.add([Entity("E", "e")], NewVectors("abc", unit_vectors(1, DIM)))
     vectors = unit_vectors(3, DIM)
     kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc")
     assert kb.ids(kb.entity_index().search(vectors, 1)[1]).ravel().tolist() == ["B", "C", "D"]
@@ -233,7 +234,7 @@ def test_what_another_has_changed_is_seen_at_the_next_search(tmp_path):
     vector = unit_vectors(1, DIM, 9)
     other = KnowledgeBase(kb.path)
     assert found(other, vector, 1) != [["new"]]
-    kb.add([Entity("new", "new")], vector, fingerprint="abc")
+    kb.add([Entity("new", "new")], NewVectors("abc", vector))
     assert found(other, vector, 1) == [["new"]] and other["new"].name == "new" and len(other) == 11
     _, rows = other.entity_index().search(vector, 2)
     kb.remove(["new"])
@@ -257,7 +258,7 @@ def test_rows_are_never_mixed_up_with_those_of_a_compacted_kb(tmp_path):
 def add_some(path: str, name: str) -> None:
     kb = KnowledgeBase(path)
     for i in range(10):
-        kb.add([Entity(f"{name}{i}", name)], unit_vectors(1, DIM, i), fingerprint="abc")
+        kb.add([Entity(f"{name}{i}", name)], NewVectors("abc", unit_vectors(1, DIM, i)))
 
 
 @pytest.mark.timeout(120)

@@ -7,9 +7,11 @@ import pytest
 from tiny import unit_vectors
 
 from spacy_pel.errors import PelError
+from spacy_pel.files.hashes import sample_digest
 from spacy_pel.kb.entity import Entity
-from spacy_pel.kb.index.files import sample_digest
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.index.on_disk import folder_of
+from spacy_pel.kb.index.owners import Owners
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
 
@@ -30,16 +32,26 @@ def several(ids: list[str], seed: int, most: int = 4) -> Vectors:
     return dict(zip(ids, vectors, strict=True))
 
 
+def shared(ids: list[str], seed: int) -> Vectors:
+    """From one to four vectors for every id, of a few that many have."""
+    rng, few = np.random.default_rng(seed), unit_vectors(12, DIM, seed)
+    return {id: few[rng.choice(12, rng.integers(1, 5), replace=False)] for id in ids}
+
+
 def put_index(kb: KnowledgeBase, fingerprint: str, vectors: Vectors, **settings) -> None:
+    """Write an index with each vector once: of a few that many have, with several owners."""
     rows = kb.rows(vectors)
     owners = np.repeat([rows[id] for id in kb], [len(vectors[id]) for id in kb])
     blocks = [vectors[id] for id in kb]
+    distinct, numbers = np.unique(np.concatenate(blocks), axis=0, return_inverse=True)
+    if len(distinct) < len(owners):
+        blocks, owners = [distinct], Owners(owners, numbers)
     kb.index(blocks, dim=DIM, metric="cosine", fingerprint=fingerprint, owners=owners, **settings)
 
 
-def brute_force(vectors: Vectors, query: np.ndarray, k: int, allowed: set[str] | None = None) -> list[str]:
-    best = {id: (own @ query).max() for id, own in vectors.items() if len(own) and (allowed is None or id in allowed)}
-    return sorted(best, key=lambda id: -best[id])[:k]
+def brute_force(vectors: Vectors, query: np.ndarray, k: int, allowed: set[str] | None = None) -> list[float]:
+    best = [(own @ query).max() for id, own in vectors.items() if len(own) and (allowed is None or id in allowed)]
+    return sorted(best, reverse=True)[:k]
 
 
 def check(kb: KnowledgeBase, fingerprint: str, vectors: Vectors) -> None:
@@ -48,29 +60,38 @@ def check(kb: KnowledgeBase, fingerprint: str, vectors: Vectors) -> None:
     odd = {id for id in kb if "odd" in kb[id].types}
     for k in (1, 5, len(kb) + 2):
         for within, allowed in ((None, None), (kb.rows_of_types(["odd"]), odd)):
-            scores, rows = index.search(queries, k, within)
+            scores, rows, places = index.nearest(queries, k, within)
+            assert [own.tolist() for own in index.search(queries, k, within)] == [scores.tolist(), rows.tolist()]
             found = [[id for id in own if id] for own in kb.ids(rows).tolist()]
-            assert found == [brute_force(vectors, query, k, allowed) for query in queries]
+            assert all(len(set(own)) == len(own) and (allowed is None or set(own) <= allowed) for own in found)
             best = [[(vectors[id] @ q).max() for id in own] for own, q in zip(found, queries, strict=True)]
-            for row, own in zip(scores, best, strict=True):
+            for row, own, q in zip(scores, best, queries, strict=True):
+                assert own == pytest.approx(brute_force(vectors, q, k, allowed), abs=1e-6)
                 assert row[: len(own)] == pytest.approx(own, abs=1e-6) and (row[len(own) :] == -np.inf).all()
-    rows, products = index.similarities(queries[0], kb.live_rows)
+            for row, own, q in zip(places.tolist(), found, queries, strict=True):
+                assert row == [(vectors[id] @ q).argmax() for id in own] + [-1] * (k - len(own))
+    rows, products, nth = index.similarities(queries[0], kb.live_rows)
+    assert nth.tolist() == [(vectors[id] @ queries[0]).argmax() for id in kb.ids(rows).tolist()]
     assert dict(zip(kb.ids(rows).tolist(), products.tolist(), strict=True)) == pytest.approx(
         {id: (own @ queries[0]).max() for id, own in vectors.items() if len(own)}, abs=1e-6
     )
-    assert kb.ids(index.owners()).tolist() == [id for id in kb for _ in vectors[id]]
-    np.testing.assert_allclose(np.concatenate(list(index.blocks())), np.concatenate([vectors[id] for id in kb]))
-    assert index.n_vectors == sum(map(len, vectors.values()))
+    owners, blocks = index.owners(), np.concatenate(list(index.blocks()))
+    assert kb.ids(owners.rows).tolist() == [id for id in kb for _ in vectors[id]]
+    numbers = np.arange(len(owners)) if owners.numbers is None else owners.numbers
+    np.testing.assert_allclose(blocks[numbers], np.concatenate([vectors[id] for id in kb]))
+    assert index.n_vectors == len(blocks) == len(np.unique(numbers))
     assert index.n_missing == sum(not len(own) for own in vectors.values())
 
 
 @pytest.mark.parametrize("most_passed_over", [0, 1000])
 @pytest.mark.parametrize("seed", range(3))
-def test_any_changes_of_two_indexes_search_like_brute_force(tmp_path, monkeypatch, seed, most_passed_over):
+@pytest.mark.parametrize("share", [False, True])
+def test_any_changes_of_two_indexes_search_like_brute_force(tmp_path, monkeypatch, share, seed, most_passed_over):
     monkeypatch.setattr("spacy_pel.kb.index.entity_index.MOST_PASSED_OVER", most_passed_over)
     rng = np.random.default_rng(seed)
     kb = make_kb(tmp_path / "kb", 30)
-    model = {"a": several(list(kb), seed, 1), "b": several(list(kb), seed + 10)}
+    draw = shared if share else several
+    model = {"a": several(list(kb), seed, 1), "b": draw(list(kb), seed + 10)}
     for fingerprint, vectors in model.items():
         put_index(kb, fingerprint, vectors)
     other = KnowledgeBase(kb.path)
@@ -80,31 +101,31 @@ def test_any_changes_of_two_indexes_search_like_brute_force(tmp_path, monkeypatc
         if what == "add":
             new = [Entity(f"N{step}-{i}", f"new {i}", types=("odd",)) for i in range(3)]
             vectors = unit_vectors(3, DIM, 100 + step)
-            kb.add(new, vectors, here)
+            kb.add(new, NewVectors(here, vectors))
             own = dict(zip((e.id for e in new), vectors[:, None], strict=True))
         elif what == "add several":
             new = [Entity(f"M{step}-{i}", f"new {i}", types=("even",)) for i in range(3)]
             vectors = unit_vectors(4, DIM, 200 + step)
-            kb.add(new, vectors, here, owners=[0, 0, 0, 2])
+            kb.add(new, NewVectors(here, vectors, [0, 0, 0, 2]))
             own = {new[0].id: vectors[:3], new[1].id: vectors[:0], new[2].id: vectors[3:]}
         elif what == "update":
             new = [Entity(id, "changed", types=("odd",)) for id in rng.choice(list(kb), 2, replace=False).tolist()]
             vectors = unit_vectors(2, DIM, 300 + step)
-            kb.update(new, vectors, here)
+            kb.update(new, NewVectors(here, vectors))
             own = dict(zip((e.id for e in new), vectors[:, None], strict=True))
         elif what == "remove":
             gone = rng.choice(list(kb), 4, replace=False).tolist()
             kb.remove(gone)
             model = {one: {id: v for id, v in vectors.items() if id not in gone} for one, vectors in model.items()}
         elif what == "index":
-            model[here] = several(list(kb), 400 + step)
+            model[here] = draw(list(kb), 400 + step)
             put_index(kb, here, model[here])
         elif what == "compact":
             kb.compact()
             assert kb.n_rows == len(kb) and kb.n_added == 0
         elif what == "drop":
             kb.drop_index("b")
-            model["b"] = several(list(kb), 500 + step)
+            model["b"] = draw(list(kb), 500 + step)
             put_index(kb, "b", model["b"])
         else:
             kb = KnowledgeBase(kb.path)
@@ -156,7 +177,7 @@ def test_a_second_encoder_leaves_the_index_of_the_first_as_it_is(tmp_path):
         assert [found.tolist() for found in one.entity_index("a").search(a, 3)] == before
         assert one.entity_index("b").search(b, 1)[1].ravel().tolist() == np.argmax(b @ b.T, axis=1).tolist()
     assert {path: path.read_bytes() for path in files} == files
-    kb.add([Entity("new", "new")], a[:1], "a")
+    kb.add([Entity("new", "new")], NewVectors("a", a[:1]))
     assert (kb.entity_index("a").n_missing, kb.entity_index("b").n_missing) == (0, 1)
     kb.remove(["E3"])
     kb.index([b], dim=4, metric="dot", fingerprint="b")  # the rows stay as they are for whoever searches in `a`
@@ -204,7 +225,7 @@ def test_owners_must_be_entities_in_the_order_of_their_rows(tmp_path, owners):
     kb.index([unit_vectors(4, DIM)], dim=DIM, metric="cosine", fingerprint="a")
     for owners in ([1], [0, 0, 1]):
         with pytest.raises(PelError, match=r"ascending places among 1 entities|shape"):
-            kb.add([Entity("X", "x")], unit_vectors(len(owners), DIM), "a", owners=owners)
+            kb.add([Entity("X", "x")], NewVectors("a", unit_vectors(len(owners), DIM), owners))
 
 
 def test_verify_names_the_index_and_finds_foreign_owners(tmp_path):

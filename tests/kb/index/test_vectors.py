@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.index.files import sha256
+from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.index.vectors import VectorIndex, auto_type
 
 
@@ -68,6 +68,23 @@ def test_other_arrays_are_refused(tmp_path, array):
     np.save(tmp_path / "v.npy", array)
     with pytest.raises(PelError, match=r"v\.npy: (holds an array|numpy cannot read)"):
         VectorIndex.open(tmp_path / "v.npy")
+
+
+def test_any_byte_of_the_head_of_an_array_may_be_another(tmp_path):
+    """The file is read, or refused with an error that names it."""
+    np.save(tmp_path / "v.npy", np.zeros((3, 2), "float32"))
+    whole, refused = (tmp_path / "v.npy").read_bytes(), 0
+    for at in range(128):
+        for bit in (0, 3, 6):
+            other = bytearray(whole)
+            other[at] ^= 1 << bit
+            (tmp_path / "v.npy").write_bytes(other)
+            try:
+                VectorIndex.open(tmp_path / "v.npy")
+            except PelError as error:
+                assert "v.npy" in str(error)
+                refused += 1
+    assert refused > 100
 
 
 def test_other_index_types_are_refused(vectors, tmp_path):

@@ -13,6 +13,7 @@ from tiny import unit_vectors
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.names import building, file_names, tables
 from spacy_pel.kb.records import schema
@@ -90,8 +91,8 @@ def test_additions_removals_and_compaction(tmp_path, monkeypatch):
     records = entities(40)
     kb = indexed(tmp_path / "kb", records)
     new = Entity("N", "Novel block", ("NB",))
-    kb.add([new], unit_vectors(1, 4), "a")
-    kb.update([Entity("E3", "Coronary occlusion")], unit_vectors(1, 4), "a")
+    kb.add([new], NewVectors("a", unit_vectors(1, 4)))
+    kb.update([Entity("E3", "Coronary occlusion")], NewVectors("a", unit_vectors(1, 4)))
     kb.remove(["E7"])
     match = kb.names.match("novel block")
     assert 40 in match.best(3) and match.scores(np.array([40]))[0].tolist() == pytest.approx([1, 1])
@@ -122,7 +123,7 @@ def test_another_process_compacts(tmp_path):
     kb = indexed(tmp_path / "kb", entities(40))
     before = kb.names.match("novel blocks")
     other = KnowledgeBase(kb.path)
-    other.add([Entity("N", "Novel block")], unit_vectors(1, 4), "a")
+    other.add([Entity("N", "Novel block")], NewVectors("a", unit_vectors(1, 4)))
     other.compact()
     assert files(kb) == ["grams-2.bin"]
     assert 40 in kb.names.match("novel blocks").best(1)
@@ -135,7 +136,7 @@ def test_a_file_that_goes_amid_a_look_up_is_looked_for_again(tmp_path, monkeypat
 
     def overtaken():
         monkeypatch.setattr(kb.records, "name_arrays", arrays)
-        other.add([Entity("N", "Novel block")], unit_vectors(1, 4), "a")
+        other.add([Entity("N", "Novel block")], NewVectors("a", unit_vectors(1, 4)))
         other.compact()
         return arrays()
 
@@ -154,7 +155,7 @@ def test_a_copy_has_the_file(tmp_path):
 def test_what_a_failing_change_leaves_counts_for_nothing_and_goes(tmp_path, monkeypatch):
     kb = indexed(tmp_path / "kb", entities(40))
     expected = kb.names.match("valves").best(3).tolist()
-    kb.add([Entity("N", "Novel block")], unit_vectors(1, 4), "a")
+    kb.add([Entity("N", "Novel block")], NewVectors("a", unit_vectors(1, 4)))
     with monkeypatch.context() as patched:
         patched.setattr(schema, "write_meta", lambda *arguments: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -192,7 +193,7 @@ def test_a_flipped_bit_gives_another_answer_or_a_pel_error(tmp_path, monkeypatch
     kb = indexed(tmp_path / "kb", entities(60))
     file, random_ = kb.path / "names" / "grams-1.bin", random.Random(0)
     data = file.read_bytes()
-    monkeypatch.setattr("spacy_pel.kb.names.files.sample_digest", lambda path: kb.meta["names"]["file"]["sample"])
+    monkeypatch.setattr("spacy_pel.kb.names.files.checked", lambda folder, record, name: folder / record["name"])
     for _ in range(200):
         flipped = bytearray(data)
         flipped[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
@@ -216,7 +217,7 @@ def test_a_file_outside_the_kb_is_never_read(tmp_path, name):
     def edit(connection, meta):
         meta["names"]["file"]["name"] = name
 
-    with pytest.raises(PelError, match="is no file of names"):
+    with pytest.raises(PelError, match="which is no file of an index"):
         kb.records.change(edit)
         KnowledgeBase(kb.path).names.match("valves")
 

@@ -10,6 +10,7 @@ import pytest
 from tiny import ENTITIES, make_kb, unit_vectors
 
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.names.normal_form import normalized
 from spacy_pel.kb.records import digest
@@ -88,7 +89,7 @@ def test_a_kb_of_many_names_that_an_older_version_wrote_is_compared_by_its_recor
 def test_additions_removals_and_compaction(tmp_path):
     kb = indexed(make_kb(tmp_path / "kb"))
     new = Entity("D1", "Heart block", ("AV block",))
-    kb.add([new], unit_vectors(1, 8), "f")
+    kb.add([new], NewVectors("f", unit_vectors(1, 8)))
     kb.remove(["D009203"])
     match = kb.names.match("AV block")
     assert 12 in match.best(3)  # by its exact name: no search by 3-grams finds it yet
@@ -96,7 +97,7 @@ def test_additions_removals_and_compaction(tmp_path):
     assert match.scores(np.array([3, 12]))[1].tolist() == pytest.approx([1, 1], abs=1e-6)
     assert kb.names.match("heart attack").scores(np.array([12]))[0, 0] > 0.2
     assert len(kb.names.match("heart attack").best(1)) == 1  # a removed row, which `similarities` passes over
-    rows, products = kb.entity_index().similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
+    rows, products, _ = kb.entity_index().similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
     assert rows.tolist() == [7, 12] and products[1] == pytest.approx(1)
 
     kb.compact()
@@ -111,7 +112,7 @@ def test_names_that_change_are_found_after_compaction(tmp_path):
     kb = indexed(make_kb(tmp_path / "kb"))
     kb.names.match("heart")
     changed = [Entity("D009203", "Coronary Occlusion", ("blocked artery", "CO"), ("Disease",))]
-    kb.update(changed, unit_vectors(1, 8), "f")
+    kb.update(changed, NewVectors("f", unit_vectors(1, 8)))
     kb.compact()
     now = list(kb.values())
     for text in ("coronary occlusions", "cardiac failures"):
@@ -128,7 +129,7 @@ def test_another_process_compacts(tmp_path):
     kb = indexed(make_kb(tmp_path / "kb"))
     assert kb.names.match("heart").scores(np.array([7]))[0, 0] > 0
     other = KnowledgeBase(kb.path)
-    other.add([Entity("D1", "Heart block")], unit_vectors(1, 8), "f")
+    other.add([Entity("D1", "Heart block")], NewVectors("f", unit_vectors(1, 8)))
     other.compact()
     assert kb.names.match("heart block").scores(np.array([12]))[0].tolist() == pytest.approx([1, 1], abs=1e-6)
 

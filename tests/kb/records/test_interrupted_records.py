@@ -16,6 +16,7 @@ from tiny import unit_vectors
 
 import spacy_pel
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
 
@@ -88,8 +89,8 @@ def test_a_look_up_can_be_interrupted_at_any_bytecode(searched, name):
 
 
 CHANGES = {
-    "add": lambda kb: kb.add([Entity("N", "new")], unit_vectors(1, DIM), "a"),
-    "update": lambda kb: kb.update([Entity("E3", "other")], unit_vectors(1, DIM), "a"),
+    "add": lambda kb: kb.add([Entity("N", "new")], NewVectors("a", unit_vectors(1, DIM))),
+    "update": lambda kb: kb.update([Entity("E3", "other")], NewVectors("a", unit_vectors(1, DIM))),
     "remove": lambda kb: kb.remove(["E3"]),
     "index": lambda kb: kb.index([unit_vectors(6, DIM)[::-1]], dim=DIM, metric="cosine", fingerprint="a"),
     "compact": lambda kb: kb.compact(),
@@ -114,7 +115,7 @@ def test_a_change_can_be_interrupted(searched, tmp_path, change):
     """The KB is as before or as after, and the interrupted object sees just that."""
     if change is CHANGES["compact"]:
         searched.remove(["E1"])
-        searched.add([Entity("M", "more")], unit_vectors(1, DIM), "a")
+        searched.add([Entity("M", "more")], NewVectors("a", unit_vectors(1, DIM)))
     number, outcomes = 1, set()
     before = seen(searched)
     searched.close()
