@@ -21,8 +21,8 @@ from .building import KEY_SIZE
 from .grams import TINY, Text, Vocabulary
 from .runs import places, runs
 
-BUDGET = 32_768  # postings that a search reads
-COMPARED = 2048  # names, or `PER_RESULT` times as many as are asked for, that are then compared
+BUDGET = 16_384  # postings that a search reads
+COMPARED = 1024  # names, or `PER_RESULT` times as many as are asked for, that are then compared
 PER_RESULT = 16
 LEVELS = 128  # of bounds, between 0 and 1
 
