@@ -41,7 +41,7 @@ def index(
 
     Example: python -m spacy pel index training/model-last kb linker --vectors both
 
-    Example: python -m spacy pel index training/model-last kb linker --index-type "IVF2048,PQ96x4fs,Refine(SQ8)"
+    Example: python -m spacy pel index training/model-last kb linker --index-type "IVF1,PQ96x4fs,Refine(SQfp16)"
     """
     from ..files.folders import new_folder
     from ..kb.knowledge_base import KnowledgeBase

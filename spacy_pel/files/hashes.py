@@ -8,6 +8,8 @@ from typing import TypedDict
 
 from ..errors import PelError
 
+SAMPLES, SAMPLE_BYTES = 64, 4096
+
 
 class Hash(TypedDict):
     """The size of a file in bytes, and the SHA-256 of all of them."""
@@ -23,6 +25,16 @@ def sha256(path: Path) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def sample_digest(path: Path) -> str:
+    """A hash of `SAMPLES` blocks spread over the file. It tells a foreign file at once, where SHA-256 reads it all."""
+    blake2b, size = hashlib.blake2b(digest_size=16), path.stat().st_size
+    with path.open("rb") as file:
+        for i in range(SAMPLES):
+            file.seek(i * max(size - SAMPLE_BYTES, 0) // (SAMPLES - 1))
+            blake2b.update(file.read(SAMPLE_BYTES))
+    return blake2b.hexdigest()
 
 
 def hash_of(path: Path) -> Hash:

@@ -60,7 +60,7 @@ def index(
     if alone:
         writing.renumber_rows(connection, meta)  # last: from here on nobody else can read
     if not removed_rows(connection):
-        writing.bring_names_up_to_date(connection, meta)
+        writing.bring_names_up_to_date(path, connection, meta)
 
 
 def compact(
@@ -77,4 +77,4 @@ def compact(
         meta["indexes"][fingerprint] = write_again(path, fingerprint, index.record, index.blocks(), owners)
         writing.forget_vectors(connection, meta, fingerprint)
     writing.renumber_rows(connection, meta)
-    writing.bring_names_up_to_date(connection, meta)
+    writing.bring_names_up_to_date(path, connection, meta)

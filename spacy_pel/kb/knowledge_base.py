@@ -30,7 +30,7 @@ from .records.store import RecordStore, State
 
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
-FILES = (ENTITIES, FOLDER, "vectors-")  # those of formats 2 and 3 lay beside the records
+FILES = (ENTITIES, FOLDER, "names", "vectors-")  # those of formats 2 and 3 lay beside the records
 
 
 class KnowledgeBase(Mapping[str, Entity]):
@@ -133,7 +133,7 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def size_bytes(self) -> int:
         """Bytes on disk of the records and of all indexes."""
-        return (self.path / ENTITIES).stat().st_size + self._indexes.size_bytes
+        return self.records.size_bytes + self._indexes.size_bytes
 
     def __len__(self) -> int:
         return len(self.records)

@@ -8,10 +8,10 @@ from itertools import islice
 import numpy as np
 
 from ..errors import PelError
-from ..files.hashes import sha256
 from .index.entity_index import EntityIndex
 from .index.vectors import BLOCK, FLAT
 from .knowledge_base import KnowledgeBase
+from .stored_files import changed
 
 UNIT_WITHIN = 1e-3  # an exact index; a compressed one keeps lengths only roughly
 COMPRESSED_WITHIN = 0.05
@@ -52,9 +52,8 @@ def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: N
 
 def _file_problems(kb: KnowledgeBase, index: EntityIndex) -> Iterator[str]:
     for file in index.record["files"].values():
-        path = kb.path / file["name"]
-        if sha256(path) != file["sha256"]:
-            yield f"{path}: its SHA-256 is not the one that meta recorded: the file has changed since it was written"
+        if problem := changed(kb.path, file):
+            yield problem
 
 
 def _vector_problems(kb: KnowledgeBase, index: EntityIndex, where: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.files.folders import left_aside
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+from spacy_pel.kb.names import tables
 from spacy_pel.kb.verify import verify
 
 PRELUDE = """
@@ -22,9 +24,8 @@ import os, signal, sqlite3, sys, time
 from pathlib import Path
 import numpy as np
 from spacy_pel.files import folders
-from spacy_pel.kb import knowledge_base
+from spacy_pel.kb import knowledge_base, stored_files
 from spacy_pel.kb.index import files, on_disk, vectors
-from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.records import schema, writing
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
@@ -171,7 +172,7 @@ def test_killed_before_the_old_kb_is_removed(old):
 def test_killed_copy(old, tmp_path):
     target = old.copy_to(tmp_path / "target").path
     old.index([np.full((50, 4), 2.0, dtype="float32")], dim=4, metric="dot", fingerprint="old")
-    run_killed(f"on_disk.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
+    run_killed(f"stored_files.shutil.copyfile = die; KnowledgeBase(path).copy_to({str(target)!r})", old.path)
     assert check_before_or_after(target, {"old": 1.0}) == "old"
     old.copy_to(target)
     assert check_before_or_after(target, {"new": 2.0}) == "new"
@@ -338,3 +339,32 @@ def test_a_failing_build_leaves_the_old_kb(old):
         KnowledgeBase.create(old.path, entities(), overwrite=True)
     assert check_before_or_after(old.path, {"old": 1.0}) == "old"
     assert os.listdir(old.path.parent) == ["kb"]
+
+
+NAME_KILLS = {
+    "while the file is written": "building._Writer.write_keys = die",
+    "before the file gets its name": "Path.rename = die",
+    "before meta names it": "writing.write_arrays = die",
+    "before the commit": "schema.write_meta = die",
+    "before the old file goes": "name_files.remove_others = dies_second",
+}
+
+
+@pytest.mark.parametrize("script", NAME_KILLS.values(), ids=NAME_KILLS.keys())
+def test_killed_while_the_file_of_names_is_written(old, script, monkeypatch):
+    """The KB is as before or as after, and its next change leaves the one file that is named."""
+    monkeypatch.setattr(tables, "MOST_NAMES", 10)
+    kb = KnowledgeBase(old.path)
+    kb.add([Entity("late", "a late entity")], NewVectors("old", np.full((1, 4), 1.0, dtype="float32")))
+    kb.compact()
+    assert [path.name for path in (kb.path / "names").iterdir()] == ["grams-1.bin"]
+    kb.remove(["old-0"])
+    many = "from spacy_pel.kb.names import building, files as name_files, tables\ntables.MOST_NAMES = 10\n"
+    many += "keep = name_files.remove_others\ncalls = []\n"
+    many += "def dies_second(*args):\n    calls.append(1)\n    die() if len(calls) > 1 else keep(*args)\n"
+    run_killed(f"{many}{script}\nKnowledgeBase(path).compact()", old.path)
+    kb = KnowledgeBase(old.path)
+    assert verify(kb) == [] and "late" in kb.ids(kb.names.match("late entities").best(5))
+    kb.remove(["old-1"])
+    named = Path(kb.meta["names"]["file"]["name"]).name
+    assert [path.name for path in (kb.path / "names").iterdir()] == [named]

@@ -27,6 +27,8 @@ from spacy_pel.kb.index.best import best
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.names.name_index import NameMatch
+from spacy_pel.kb.numbering import EntityRows
 from spacy_pel.kb.readers import read
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.bi_encoder import encode_entities, encode_mention_rows, row_builder
@@ -156,30 +158,35 @@ def names(
     work: Work,
     figures: Figures,
     k: Annotated[int, typer.Option(help="Candidates a mention")] = 64,
+    checked: Annotated[int, typer.Option(help="Mentions whose candidates are compared with those of all names")] = 100,
 ) -> None:
-    """Look the forms of mentions up among the names, and compare them with the names of candidates found otherwise."""
+    """Search the names for the forms of mentions, and compare these with the names of candidates found otherwise."""
     docs = read_docs(corpus, spacy.blank("en").vocab)
     forms = list(dict.fromkeys(m.span.text for doc in docs for m in gold_mentions(doc)))[: max(BATCHES)]
+    before = memory_mb()
     kb = KnowledgeBase(KB)
     rows = np.random.default_rng(SEED).integers(len(kb), size=(len(forms), k))
     start = perf_counter()
-    kb.names.match(forms[0])
-    opened = perf_counter() - start
+    kb.names.match(forms[0]).best(k)
+    found: dict[str, Any] = {
+        "names": kb.meta["counts"]["entities"] + kb.meta["counts"]["aliases"],
+        "names: MB on disk beside the records": kb.meta["names"].get("file", {}).get("size", 0) / 1e6,
+        "names: milliseconds to the first": 1000 * (perf_counter() - start),
+    }
     named = timed(lambda: [kb.named(form) for form in forms])
-    match = timed(lambda: [kb.names.match(form).best(k) for form in forms])
+    match = timed(lambda: [kb.names.match(form) for form in forms])
+    search = timed(lambda: [kb.names.match(form).best(k) for form in forms])
     matches = [kb.names.match(form) for form in forms]
     score = timed(lambda: [one.scores(own) for one, own in zip(matches, rows, strict=True)])
-    add_figures(
-        figures,
-        {
-            "names": kb.meta["counts"]["entities"] + kb.meta["counts"]["aliases"],
-            "names: milliseconds to the first": 1000 * opened,
-            "names: share of the mentions that are one": float(np.mean([len(one.best(k)) > 0 for one in matches])),
-            "names: ms a mention to read the entities of that name": 1000 * named / len(forms),
-            "names: ms a mention to match it": 1000 * match / len(forms),
-            f"names: ms a mention to compare it with {k} candidates": 1000 * score / len(forms),
-        },
-    )
+    found["names: share of the mentions that are one"] = float(np.mean([len(kb.named(form)) > 0 for form in forms]))
+    found["names: ms a mention to read the entities of that name"] = 1000 * named / len(forms)
+    found["names: ms a mention to match it"] = 1000 * match / len(forms)
+    found[f"names: ms a mention to match it and find {k} candidates"] = 1000 * search / len(forms)
+    found[f"names: ms a mention to compare it with {k} candidates"] = 1000 * score / len(forms)
+    after = memory_mb()
+    for kind in ("anonymous", "file-backed"):
+        found[f"names: {kind} MB more"] = after[kind] - before[kind]
+    add_figures(figures, found | agreement(kb, matches[:: max(1, len(matches) // checked)], k))
 
 
 @app.command()
@@ -225,6 +232,23 @@ def exact_rows(names: np.ndarray, count: int, queries: np.ndarray, k: int) -> np
         new_scores, new_rows = VectorIndex.build(block).search(queries, k)
         scores, rows = best(np.hstack([scores, new_scores]), np.hstack([rows, new_rows + number * BLOCK]), k)
     return rows
+
+
+def agreement(kb: KnowledgeBase, matches: list[NameMatch], k: int) -> dict[str, float]:
+    """What a search by names finds of what a comparison with all of them would, by its scores."""
+    first, share = [], []
+    for match in tqdm(matches, desc="All names"):
+        blocks = (np.arange(start, min(start + BLOCK, len(kb))) for start in range(0, len(kb), BLOCK))
+        every = np.concatenate([match.scores(EntityRows(block))[:, 0] for block in blocks])
+        best = np.sort(every)[::-1][:k]
+        found = np.sort(every[match.best(k)])[::-1][:k]
+        if best[0] > 0:
+            first.append(len(found) > 0 and found[0] == best[0])
+            share.append(np.sum(found >= best[-1]) / k if best[-1] > 0 else np.nan)
+    return {
+        "names: first entity as by comparing all": float(np.mean(first)),
+        f"names: share of the best {k} found": float(np.nanmean(share)),
+    }
 
 
 def change(linker: Any, kb: KnowledgeBase) -> dict[str, float]:

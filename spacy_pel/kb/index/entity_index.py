@@ -13,10 +13,11 @@ import numpy as np
 
 from ...errors import PelError
 from ..numbering import EntityRows, VectorNumbers
+from ..stored_files import checked
 from .best import best, best_of_each, first_of_each, without_repeats
 from .edits import PendingEdits
-from .files import checked, map_array, sample_digest
-from .on_disk import IndexRecord
+from .files import map_array
+from .on_disk import FILE_NAME, IndexRecord
 from .owners import Owners
 from .vectors import BLOCK, VectorIndex, check_queries
 
@@ -337,9 +338,7 @@ def _first_depth(state: _State, k: int, passed_over: int) -> int:
 def _opened(folder: Path, record: IndexRecord) -> tuple[VectorIndex, Owners]:
     paths = {}
     for part, file in record["files"].items():
-        paths[part] = path = checked(folder, file)
-        if sample_digest(path) != file["sample"]:
-            raise PelError(f"{path}: is a file of another KB")
+        paths[part] = checked(folder, file, FILE_NAME)
     vectors = VectorIndex.open(paths["vectors"])
     if (len(vectors), vectors.dim) != (record["count"], record["dim"]):
         raise PelError(f"{paths['vectors']}: holds the vectors of another KB")

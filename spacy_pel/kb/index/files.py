@@ -1,86 +1,14 @@
-"""The files of an index: written once, whole and on the disk before they get their name, and known by their hashes."""
+"""The arrays of an index in files."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
-from typing import TypedDict
 
 import numpy as np
 
 from ...errors import PelError
-from ...files.folders import sync
-from ...files.hashes import sha256
-
-SAMPLES, SAMPLE_BYTES = 64, 4096
-NAME = re.compile(r"(indexes/[a-z0-9][a-z0-9_-]{0,99}/(vectors|owners)|vectors)-\d+\.(npy|faiss)")
-
-
-class FileRecord(TypedDict):
-    """What `meta` keeps of a file.
-
-    Attributes:
-        name: The path, relative to the folder of the KB.
-        size: Its bytes.
-        sha256: The hash of all of them.
-        sample: `sample_digest` of the file.
-    """
-
-    name: str
-    size: int
-    sha256: str
-    sample: str
-
-
-@contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """Yield a path beside `path` to write to. The file gets its name when the block ends, and goes when it raises."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        yield part
-        sync(part)
-        part.rename(path)
-        sync(path.parent)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def record_of(folder: Path, path: Path) -> FileRecord:
-    """The record of the file at `path` in the KB at `folder`. Reads all of it."""
-    name = path.relative_to(folder).as_posix()
-    return {"name": name, "size": path.stat().st_size, "sha256": sha256(path), "sample": sample_digest(path)}
-
-
-def checked(folder: Path, record: FileRecord) -> Path:
-    """The path of a file, once it is known to be there and whole.
-
-    Raises:
-        PelError: The record names no file of an index, or the file is missing, of another size or another file. To read
-            past the end of a mapped file would end the process, so its size comes first.
-    """
-    if not NAME.fullmatch(record["name"]):
-        raise PelError(f"{folder}: its meta names {record['name']}, which is no file of an index")
-    path, size = folder / record["name"], record["size"]
-    if not path.is_file():
-        raise PelError(f"{path}: the file is missing")
-    if path.stat().st_size != size:
-        raise PelError(f"{path}: has {path.stat().st_size} bytes instead of {size}")
-    return path
-
-
-def sample_digest(path: Path) -> str:
-    """A hash of `SAMPLES` blocks spread over the file. It tells a foreign file at once, where SHA-256 reads it all."""
-    blake2b, size = hashlib.blake2b(digest_size=16), path.stat().st_size
-    with path.open("rb") as file:
-        for i in range(SAMPLES):
-            file.seek(i * max(size - SAMPLE_BYTES, 0) // (SAMPLES - 1))
-            blake2b.update(file.read(SAMPLE_BYTES))
-    return blake2b.hexdigest()
 
 
 def write_array(path: Path, blocks: Iterable[np.ndarray], *, shape: tuple[int, ...], dtype: str) -> None:

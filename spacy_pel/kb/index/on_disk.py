@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
@@ -15,12 +14,14 @@ import numpy as np
 from ...errors import PelError
 from ...files.folders import sync
 from ..kinds import ENTITY
-from .files import FileRecord, appearing, record_of, write_array
+from ..stored_files import FileRecord, appearing, copy_file, record_of, refuse_link
+from .files import write_array
 from .owners import Owners
 from .vectors import VectorIndex, auto_type
 
 FOLDER = "indexes"
 PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
+FILE_NAME = re.compile(rf"({FOLDER}/{PLAIN.pattern}/(vectors|owners)|vectors)-\d+\.(npy|faiss)")
 
 
 class IndexRecord(TypedDict):
@@ -125,8 +126,7 @@ def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
         PelError: A folder for them is a link, and leads to what may be another's.
     """
     for place in (folder / FOLDER, *folder.glob(f"{FOLDER}/*")):
-        if place.is_symlink():
-            raise PelError(f"{place}: is a link; copy the KB (kb.copy_to) and change the copy.")
+        refuse_link(place)
     named = {folder / file["name"] for record in records.values() for file in record["files"].values()}
     for pattern in ("vectors-*", f"{FOLDER}/*/vectors-*", f"{FOLDER}/*/owners-*"):
         for path in folder.glob(pattern):
@@ -140,8 +140,7 @@ def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
 def copy_files(folder: Path, to: Path, records: Mapping[str, IndexRecord]) -> None:
     """Copy the files of the indexes in `records` from the KB at `folder` to the one at `to`."""
     for file in (file for record in records.values() for file in record["files"].values()):
-        (to / file["name"]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(folder / file["name"], to / file["name"])
+        copy_file(folder, to, file)
 
 
 def _write_owners(folder: Path, path: Path, owners: np.ndarray) -> FileRecord:

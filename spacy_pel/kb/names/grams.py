@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .normal_form import normalized
+
 BITS = 21  # of a code point
+SIZE = 3
+MIX = 0x2545F4914F6CDD1D  # odd, to hash by
+TINY = 1e-9
 
 
 class NameGrams(NamedTuple):
@@ -22,16 +27,81 @@ class NameGrams(NamedTuple):
     names: np.ndarray
 
 
-def name_grams(forms: Iterable[str]) -> NameGrams:
-    """The 3-grams of normalised names, each with a space before and behind it."""
-    padded = [f" {form} " for form in forms]
+class Text(NamedTuple):
+    """A text as an index of names sees it.
+
+    Attributes:
+        text: As it was given.
+        grams: (g,) int64 its distinct 3-grams, ascending.
+        numbers: (n,) the numbers of those that names of the index have, ascending.
+        weights: (n,) float64, of these.
+        norm: The root of the sum of the weights of all.
+    """
+
+    text: str
+    grams: np.ndarray
+    numbers: np.ndarray
+    weights: np.ndarray
+    norm: float
+
+
+class Vocabulary(NamedTuple):
+    """The 3-grams that an index numbers.
+
+    Attributes:
+        grams: (v,) int64, ascending.
+        counts: (v,) how many names have each.
+        n_names: How many names were counted.
+        size: In characters, where they are not 3-grams.
+    """
+
+    grams: np.ndarray
+    counts: np.ndarray
+    n_names: int
+    size: int = SIZE
+
+    def text(self, text: str) -> Text:
+        """`text`, once it is normalised."""
+        grams = np.unique(name_grams([normalized(text)], self.size).grams)
+        places, known = self._places(grams)
+        weights = self.weights(grams)
+        norm = max(float(np.sqrt(weights.sum())), TINY)
+        return Text(text, grams, places[known], weights[known], norm)
+
+    def weights(self, grams: np.ndarray) -> np.ndarray:
+        """The weights (g,) float64 of `grams` (g,), known or not."""
+        places, known = self._places(grams)
+        counts = np.zeros(len(grams), dtype=np.int64)
+        counts[known] = self.counts[places[known]]
+        return squared_idf(counts, self.n_names)
+
+    def _places(self, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The number of each 3-gram, and whether it has one."""
+        places = np.searchsorted(self.grams, grams)
+        known = places < len(self.grams)
+        known[known] = self.grams[places[known]] == grams[known]
+        return np.where(known, places, 0), known
+
+
+def name_grams(forms: Iterable[str], size: int = SIZE) -> NameGrams:
+    """The 3-grams of normalised names, each with a space before and behind it.
+
+    Args:
+        forms: The names.
+        size: In characters, for longer parts than 3-grams: these are hashed, and the first has but one character.
+    """
+    margin = " " * (size - 2)
+    padded = [f"{margin}{form}{margin}" for form in forms]
     points = np.frombuffer("".join(padded).encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.int64)
     lengths = np.array([len(text) for text in padded], dtype=np.int64)
     owner = np.repeat(np.arange(len(padded)), lengths)
-    inside = owner[:-2] == owner[2:]
-    grams = (points[:-2] << 2 * BITS | points[1:-1] << BITS | points[2:])[inside]
+    grams = points[:-2] << 2 * BITS | points[1:-1] << BITS | points[2:]
+    for more in range(SIZE, size):
+        grams = grams[:-1] * MIX + points[more:]
+    inside = owner[: len(grams)] == owner[size - 1 :]
+    grams, owner = grams[inside], owner[: len(grams)][inside]
     vocabulary, numbers = np.unique(grams, return_inverse=True)
-    pairs = np.unique(numbers * len(padded) + owner[:-2][inside])
+    pairs = np.unique(numbers * len(padded) + owner)
     return NameGrams(vocabulary[pairs // len(padded)], pairs % len(padded)) if len(padded) else NameGrams(grams, owner)
 
 

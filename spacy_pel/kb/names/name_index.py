@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...errors import PelError
 from ..damage import damage_named
 from ..numbering import EntityRows
-from .grams import name_grams, squared_idf
-from .normal_form import normalized
-from .tables import TINY
+from .file_names import FileNames
+from .files import mapped_names
+from .grams import TINY, Text, Vocabulary, name_grams
+from .tables import TYPES, TableNames
 
 
 class NameRecords(Protocol):
@@ -33,83 +34,87 @@ class NameRecords(Protocol):
     def postings(self, grams: Iterable[int]) -> dict[int, np.ndarray]: ...
 
 
+class IndexMatch(Protocol):
+    """A text beside the entities of an index."""
+
+    def best(self, k: int, within: EntityRows | None) -> EntityRows: ...
+
+    def scores(self, rows: EntityRows) -> np.ndarray: ...
+
+
+class Loaded(NamedTuple):
+    """An index as `meta` describes it."""
+
+    meta: dict[str, Any]
+    vocabulary: Vocabulary
+    names: TableNames | FileNames
+
+
 class NameIndex:
-    """The names of a KB. Entities that the index was built without (those added since, and all of a KB with over
-    `MOST_NAMES` names) are compared by their records, and no search finds them."""
+    """The names of a KB. Entities that were added since its index was written are compared by their records, and only
+    their exact names are found."""
 
     def __init__(self, records: NameRecords) -> None:
         self._records = records
-        self._meta: dict[str, int] = {}
-        self._arrays: dict[str, np.ndarray] = {}
+        self.path = records.path
+        self._loaded: Loaded | None = None
 
     def match(self, text: str) -> NameMatch:
         """`text` beside the names of the KB.
 
         Raises:
-            PelError: The KB is one of format 2, whose names have no index.
+            PelError: The KB is one of format 2, whose names have no index, or the file of the index is missing or
+                foreign.
         """
-        grams = np.unique(name_grams([normalized(text)]).grams)
         while True:
-            loaded = self._load()
+            meta = self._latest()
             try:
                 with damage_named(self._records.path):
-                    return self._match(text, grams)
+                    loaded = self._load(meta)
+                    own = loaded.vocabulary.text(text)
+                    indexed = loaded.names.beside(own)
+                    return NameMatch(text, own, indexed, loaded, self, self._records.rows_named(text))
             except PelError:
-                if self._records.latest_meta().get("names") == loaded:
+                if self._records.latest_meta().get("names") == meta:
                     raise  # no other process has written the index again meanwhile
 
-    def compare(self, grams: np.ndarray, norm: float, rows: EntityRows) -> np.ndarray:
-        """The similarity (n,) float32 of a text with these 3-grams to the entities at `rows` (n,), by their records."""
+    def compare(self, text: Text, vocabulary: Vocabulary, rows: EntityRows) -> np.ndarray:
+        """The similarity (n,) float32 of a text to the entities at `rows` (n,), by their records."""
         names = self._records.names(rows.tolist())
         own = [names.get(row, [""]) for row in rows.tolist()]
         flat = [name for one in own for name in one]
         their, name = name_grams(flat)
-        weights = self._weights(their)
+        weights = vocabulary.weights(their)
         norms = np.sqrt(np.bincount(name, weights, minlength=len(flat)))
-        common = np.bincount(name, weights * np.isin(their, grams), minlength=len(flat))
-        similarity = (common / np.maximum(norms, TINY) / norm).astype(np.float32)
+        common = np.bincount(name, weights * np.isin(their, text.grams), minlength=len(flat))
+        similarity = (common / np.maximum(norms, TINY) / text.norm).astype(np.float32)
         best = np.zeros(len(rows), dtype=np.float32)
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
 
-    def _match(self, text: str, grams: np.ndarray) -> NameMatch:
-        weights = self._weights(grams)
-        norm = max(float(np.sqrt(weights.sum())), TINY)
-        similarity = self._alike(grams, weights) / norm
-        return NameMatch(text, self, grams, norm, similarity, self._records.rows_named(text))
-
-    def _alike(self, grams: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The products of a text with the best names of the indexed entities, (n,) float32, by their row."""
-        if not self._meta["rows"]:
-            return np.zeros(0, dtype=np.float32)
-        places, known = _places(grams, self._arrays["grams"])
-        found = self._records.postings(places[known].tolist())
-        postings = [found[place] for place in places[known].tolist()]
-        names = np.concatenate([np.zeros(0, dtype=np.int32), *postings])
-        if not ((names >= 0) & (names < self._meta["names"])).all():
-            raise ValueError("its index of names lists names that are not there")
-        products = np.bincount(names, np.repeat(weights[known], list(map(len, postings))), self._meta["names"])
-        return np.maximum.reduceat(products.astype(np.float32) / self._arrays["norms"], self._arrays["first"])
-
-    def _weights(self, grams: np.ndarray) -> np.ndarray:
-        places, known = _places(grams, self._arrays["grams"])
-        return squared_idf(np.where(known, self._arrays["counts"][places], 0), self._meta["names"])
-
-    def _load(self) -> dict[str, int]:
-        """Read the arrays, anew where the index has been written again. Returns its `meta`."""
+    def _latest(self) -> dict[str, Any]:
+        """The `meta` of the index as it is now."""
         latest = self._records.latest_meta().get("names")
         if latest is None:
             raise PelError(
                 f"{self._records.path}: its names are not indexed, since an older spacy-pel built it; run `python -m "
                 f"spacy pel kb compact {self._records.path.parent}`, or set [components.pel_linker] lexical = null."
             )
-        if latest != self._meta:
-            types = {"grams": "<i8", "counts": "<i4", "first": "<i4", "norms": "<f4"}
-            found = self._records.name_arrays()
-            with damage_named(self._records.path):
-                self._arrays = {key: np.frombuffer(blob, types[key]) for key, blob in found.items()}
-            self._meta = latest
         return latest
+
+    def _load(self, meta: dict[str, Any]) -> Loaded:
+        """The index that `meta` describes, read anew where it is not the one that was read last."""
+        if self._loaded is not None and self._loaded.meta == meta:
+            return self._loaded
+        arrays = {key: np.frombuffer(blob, TYPES[key]) for key, blob in self._records.name_arrays().items()}
+        vocabulary = Vocabulary(arrays["grams"], arrays["counts"], meta["names"])
+        names: TableNames | FileNames
+        if "file" in meta:
+            names = mapped_names(self._records.path.parent, meta["file"], len(vocabulary.grams))
+        else:
+            names = TableNames(self._records, arrays, meta["names"], meta["rows"])
+        self._loaded = loaded = Loaded(meta, vocabulary, names)
+        return loaded
 
 
 class NameMatch:
@@ -124,21 +129,20 @@ class NameMatch:
     """
 
     def __init__(
-        self, text: str, index: NameIndex, grams: np.ndarray, norm: float, indexed: np.ndarray, exact: EntityRows
+        self, text: str, own: Text, indexed: IndexMatch, loaded: Loaded, index: NameIndex, exact: EntityRows
     ) -> None:
         """What `NameIndex.match` gives.
 
         Args:
             text: As it was given.
-            index: That the text was matched with.
-            grams: (g,) the 3-grams of the text.
-            norm: Of the text.
-            indexed: (n,) how alike the indexed entities are, by their rows.
+            own: Its 3-grams.
+            indexed: The entities in the index, beside it.
+            loaded: The index.
+            index: That it was matched with.
             exact: The rows of the exact matches.
         """
         self.text = text
-        self._index, self._grams, self._norm = index, grams, norm
-        self._indexed, self._exact = indexed, exact
+        self._own, self._indexed, self._loaded, self._index, self._exact = own, indexed, loaded, index, exact
 
     def best(self, k: int, within: EntityRows | None = None) -> EntityRows:
         """The `k` indexed entities that are most alike, and all exact matches.
@@ -149,12 +153,12 @@ class NameMatch:
 
         Returns:
             Their rows, ascending. Rows of entities that have been removed since may be among them.
+
+        Raises:
+            PelError: The index is damaged.
         """
-        rows = None if within is None else within[within < len(self._indexed)]
-        alike = self._indexed if rows is None else self._indexed[rows]
-        most = np.argpartition(-alike, k)[:k] if k < len(alike) else np.arange(len(alike))
-        most = most[alike[most] > 0]
-        found = np.union1d(most if rows is None else rows[most], self._exact)
+        with damage_named(self._index.path):
+            found = np.union1d(self._indexed.best(k, within), self._exact)
         return EntityRows(found if within is None else np.intersect1d(found, within))
 
     def scores(self, rows: EntityRows) -> np.ndarray:
@@ -166,17 +170,16 @@ class NameMatch:
         Returns:
             (n, 2) float32. An exact match is 1, shared among the entities that have that name: what it says by itself
             of which is meant.
+
+        Raises:
+            PelError: The index is damaged.
         """
         similarity = np.empty(len(rows), dtype=np.float32)
-        indexed = rows < len(self._indexed)
-        similarity[indexed] = self._indexed[rows[indexed]]
+        indexed = rows < self._loaded.names.n_rows
+        with damage_named(self._index.path):
+            similarity[indexed] = self._indexed.scores(EntityRows(rows[indexed]))
         if not indexed.all():
-            similarity[~indexed] = self._index.compare(self._grams, self._norm, EntityRows(rows[~indexed]))
+            vocabulary = self._loaded.vocabulary
+            similarity[~indexed] = self._index.compare(self._own, vocabulary, EntityRows(rows[~indexed]))
         exact = np.isin(rows, self._exact) / np.float32(max(len(self._exact), 1))
         return np.stack([similarity, exact], axis=1)
-
-
-def _places(wanted: np.ndarray, vocabulary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each of `wanted` is in `vocabulary`, which is sorted, and whether it is there."""
-    places = np.minimum(np.searchsorted(vocabulary, wanted), len(vocabulary) - 1)
-    return places, vocabulary[places] == wanted

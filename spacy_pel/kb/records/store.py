@@ -16,8 +16,10 @@ import numpy as np
 from ...errors import PelError
 from ..damage import damage, damage_named
 from ..entity import Entity
+from ..names import files as name_files
 from ..names.normal_form import alias_key, distinct_forms, normalized
 from ..numbering import EntityRows, no_rows
+from ..stored_files import changed, copy_file
 from . import digest, opening, schema, writing
 from .connections import Answer, Connections
 from .remedy import change_errors, read_errors
@@ -92,7 +94,7 @@ class RecordStore:
         """
         try:
             with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-                writing.build(connection, entities, retired, notes)
+                writing.build(path.parent, connection, entities, retired, notes)
         except sqlite3.Error as error:
             raise PelError(f"{path}: cannot be written ({error}); check the disk and the records.") from error
 
@@ -255,6 +257,7 @@ class RecordStore:
                 connection.execute("BEGIN IMMEDIATE")
                 meta = opening.read_meta(self.path, connection)
                 schema.upgrade(connection, meta)
+                self._remove_others(meta)  # what a killed process left
                 edit(connection, meta)
                 schema.write_meta(connection, meta)
                 self._numbered_here = meta["numbering"]
@@ -276,7 +279,9 @@ class RecordStore:
                 with suppress(sqlite3.OperationalError):
                     connection.execute("BEGIN IMMEDIATE")
                 if connection.in_transaction:
-                    do(opening.read_meta(self.path, connection))
+                    meta = opening.read_meta(self.path, connection)
+                    self._remove_others(meta)
+                    do(meta)
                     connection.execute("ROLLBACK")
             finally:
                 connection.close()
@@ -303,10 +308,21 @@ class RecordStore:
                     writing.forget_vectors(copy, now, fingerprint)
                     del now["indexes"][fingerprint]
                 schema.write_meta(copy, now)
+            if "file" in now.get("names", {}):
+                copy_file(self.path.parent, path.parent, now["names"]["file"])
 
     def damage(self) -> list[str]:
         """Read the whole file, and say what is wrong with it. Nobody can change it meanwhile."""
-        return self._read(self._damage)
+        found = self._read(self._damage)
+        file = self.latest.get("names", {}).get("file")
+        with damage_named(self.path):
+            problem = file and changed(self.path.parent, file)
+        return [*found, problem] if problem else found
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on disk of the records and of the index of their names."""
+        return self.path.stat().st_size + self.meta.get("names", {}).get("file", {}).get("size", 0)
 
     @property
     def has_hashes(self) -> bool:
@@ -316,6 +332,9 @@ class RecordStore:
     def close(self) -> None:
         """Close the connections of this process."""
         self._connections.close()
+
+    def _remove_others(self, meta: dict[str, Any]) -> None:
+        name_files.remove_others(self.path.parent, meta.get("names", {}).get("file"))
 
     def _state(self, connection: sqlite3.Connection) -> State:
         meta = opening.read_meta(self.path, connection)

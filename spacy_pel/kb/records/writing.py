@@ -6,15 +6,18 @@ import sqlite3
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice, starmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import PelError
 from ..entity import Entity
+from ..names.files import is_there, write_names
 from ..names.normal_form import alias_key, distinct_forms
-from ..names.tables import is_searched, step, write_names
+from ..names.tables import in_tables, write_arrays, write_tables
 from ..numbering import EntityRows
 from . import digest, schema
 from .counts import Counts
@@ -28,12 +31,16 @@ INSERT INTO types SELECT DISTINCT type, row FROM temp.new_types ORDER BY type, r
 
 
 def build(
+    folder: Path,
     connection: sqlite3.Connection,
     entities: Iterable[Entity],
     retired: Iterable[tuple[str, str]],
     notes: dict[str, str],
 ) -> None:
-    """Fill an empty file with `entities`, numbered from row 0 in their order, and a `meta` with `notes`."""
+    """Fill an empty file with `entities`, numbered from row 0 in their order, and a `meta` with `notes`.
+
+    The file of their names, if they get one, is written below `folder`, that of the KB.
+    """
     # A file that is not finished is thrown away, and a finished one synced by the caller: no journal needed.
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
@@ -54,7 +61,7 @@ def build(
     if counts.type_names:
         meta["type_names"] = counts.type_names
     digest.count_again(connection, meta)
-    index_names(connection, meta)
+    index_names(folder, connection, meta)
     schema.write_meta(connection, meta)
     connection.execute("COMMIT")
 
@@ -143,20 +150,27 @@ def renumber_rows(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     meta["numbering"] += 1
 
 
-def bring_names_up_to_date(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
-    """Index the names again where entities have come or rows have changed since. The rows must have no gaps."""
+def bring_names_up_to_date(folder: Path, connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
+    """Index the names again where entities have come or rows have changed since, or where they cannot be searched. The
+    rows must have no gaps."""
     names = meta.get("names", {})
-    if (names.get("of"), names.get("numbering")) != (meta["rows"], meta["numbering"]):
-        index_names(connection, meta)
+    current = (names.get("of"), names.get("numbering")) == (meta["rows"], meta["numbering"])
+    searched = is_there(folder, names["file"]) if "file" in names else names.get("rows")
+    if not (current and searched):
+        index_names(folder, connection, meta)
 
 
-def index_names(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
-    """Write the index of the names of all entities, whose rows have no gaps."""
-    n_names = meta["counts"]["entities"] + meta["counts"]["aliases"]
-    query = "SELECT name, aliases FROM entities WHERE row % ? = 0 ORDER BY row"
-    found = schema.fetched(connection, query, (step(n_names),))
-    forms = (distinct_forms(name, schema.loaded(aliases)) for name, aliases in found)
-    written = write_names(connection, forms, is_searched(n_names))
+def index_names(folder: Path, connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
+    """Write the index of the names of all entities, whose rows have no gaps. folder: Of the KB."""
+    found = connection.execute("SELECT name, aliases FROM entities ORDER BY row")
+    with closing(found):
+        forms = (distinct_forms(name, schema.loaded(aliases)) for name, aliases in found)
+        if in_tables(meta["counts"]["entities"] + meta["counts"]["aliases"]):
+            written: dict[str, Any] = write_tables(connection, forms)
+        else:
+            file, vocabulary = write_names(folder, forms, meta.get("names", {}).get("file"))
+            write_arrays(connection, {"grams": vocabulary.grams, "counts": vocabulary.counts})
+            written = {"names": vocabulary.n_names, "rows": 0, "file": file}  # no rows in tables
     digest.count_again(connection, meta, ("name_arrays", "postings"))
     meta["names"] = written | {"of": meta["rows"], "numbering": meta["numbering"]}  # which tells it from an older one
 

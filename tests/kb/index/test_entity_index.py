@@ -7,8 +7,8 @@ import pytest
 from tiny import unit_vectors
 
 from spacy_pel.errors import PelError
+from spacy_pel.files.hashes import sample_digest
 from spacy_pel.kb.entity import Entity
-from spacy_pel.kb.index.files import sample_digest
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.index.on_disk import folder_of
 from spacy_pel.kb.index.owners import Owners

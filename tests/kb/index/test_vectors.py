@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.kb.index.files import sha256
+from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.index.vectors import VectorIndex, auto_type
 
 
@@ -97,7 +97,14 @@ def test_other_index_types_are_refused(vectors, tmp_path):
 
 # --- compressed indexes ----------------------------------------------------------------------------------------------
 
-COMPRESSED = ["IVF16,PQ8x4fs,Refine(SQ8)", "IVF16,Flat", "SQ8", "HNSW8", "OPQ8,IVF16,PQ8"]
+COMPRESSED = [
+    "IVF16,PQ8x4fs,Refine(SQ8)",
+    "IVF1,PQ8x4fs,Refine(SQfp16)",
+    "IVF16,Flat",
+    "SQ8",
+    "HNSW8",
+    "OPQ8,IVF16,PQ8",
+]
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +180,9 @@ def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_
 
 def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
     assert auto_type(200_000, 384) == "flat"
-    assert auto_type(2_400_000, 384) == "IVF2048,PQ96x4fs,Refine(SQ8)"
+    assert auto_type(1_000_000, 384) == "IVF1,PQ96x4fs,Refine(SQfp16)"
+    assert auto_type(2_400_000, 384) == "IVF4096,PQ96x4fs,Refine(SQfp16)"
+    assert auto_type(7_200_000, 384) == "IVF4096,PQ96x4fs,Refine(SQ8)"
 
 
 def test_a_gpu_build_of_faiss_searches_a_copy(vectors, monkeypatch):
