@@ -33,6 +33,7 @@ def main(
     output: Annotated[Path, typer.Argument(help="JSON file of measures")],
     by: Annotated[Finder, typer.Option(help="What finds the mentions")] = Finder.finder,
     min_length: Annotated[int, typer.Option(help="Names with fewer characters are not looked for")] = 3,
+    types: Annotated[list[str] | None, typer.Option(help="For pel_finder: only names of entities of this type")] = None,
 ) -> None:
     """Measure spans against the gold mentions, whatever their labels: those with the same first and last token are
     right. Seconds are of the processor. Memory is that of Linux: what is resident and no file, more than before it was
@@ -42,7 +43,7 @@ def main(
     gold = [{(mention.span.start, mention.span.end) for mention in gold_mentions(doc)} for doc in docs]
     texts = [Doc(nlp.vocab, words=[t.text for t in doc], spaces=[bool(t.whitespace_) for t in doc]) for doc in docs]
     before, start = memory_mb("RssAnon"), process_time()
-    add_finder(nlp, kb, by, min_length)
+    add_finder(nlp, kb, by, min_length, types or [])
     list(nlp.pipe(texts[:1]))
     ready = process_time()
     found = [{(ent.start, ent.end) for ent in doc.ents} for doc in nlp.pipe(texts)]
@@ -65,11 +66,11 @@ def main(
     typer.echo(f"{output}: " + ", ".join(f"{key} {value:,.3f}" for key, value in values.items()))
 
 
-def add_finder(nlp: Language, kb: Path, by: Finder, min_length: int) -> None:
+def add_finder(nlp: Language, kb: Path, by: Finder, min_length: int, types: list[str]) -> None:
     """Add what finds mentions to a pipeline."""
     if by is Finder.finder:
         own = {"@misc": "spacy_pel.KBFromDisk.v1", "path": str(kb)}
-        nlp.add_pipe("pel_finder", config={"kb": own, "min_length": min_length})
+        nlp.add_pipe("pel_finder", config={"kb": own, "min_length": min_length, "types": types})
         return
     ruler: Any = nlp.add_pipe("entity_ruler", config={"phrase_matcher_attr": "LOWER"})
     stop_words = nlp.Defaults.stop_words

@@ -4,7 +4,7 @@ Every `spacy.blank` imports it, so it imports spaCy only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from spacy.util import filter_spans, minibatch
 
 from ..checks import check_count, check_flag, check_text, text_list
 from ..errors import PelError
-from ..kb.names.known_names import known_names, rows_of_forms
+from ..kb.names.known_names import known_names, only_within, rows_of_forms
 from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
 from ..mentions.stretches import stretches
 
@@ -41,6 +41,7 @@ class FinderSettings:
             pipeline's language.
         overwrite: Whether found spans replace the entities that they overlap, or the group that is there. Otherwise
             what is there stays, and what would overlap an entity is dropped.
+        types: Only names of entities of these types in the KB are looked for; empty for any.
         linker: The name of the component whose KB has the names.
 
     Raises:
@@ -53,6 +54,7 @@ class FinderSettings:
     max_tokens: int = 10
     stop_words: Sequence[str] | None = None
     overwrite: bool = False
+    types: Sequence[str] = ()
     linker: str = "pel_linker"
 
     def __post_init__(self) -> None:
@@ -63,16 +65,17 @@ class FinderSettings:
         if self.stop_words is not None:
             text_list(SECTION, "stop_words", self.stop_words)
         check_flag(SECTION, "overwrite", self.overwrite)
+        object.__setattr__(self, "types", text_list(SECTION, "types", self.types))
         check_text(SECTION, "linker", self.linker, "name a component")
 
 
-SETTINGS = {field.name: field.default for field in fields(FinderSettings)}
+SETTINGS = tuple(field.name for field in fields(FinderSettings))
 
 
 @Language.factory(
     "pel_finder",
     assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
-    default_config={**SETTINGS, "kb": None},
+    default_config={**asdict(FinderSettings()), "kb": None},
 )
 def make_finder(
     nlp: Language,
@@ -83,6 +86,7 @@ def make_finder(
     max_tokens: int,
     stop_words: list[str] | None,
     overwrite: bool,
+    types: list[str],
     linker: str,
     kb: Callable | None,
 ) -> "PelFinder":
@@ -189,17 +193,19 @@ class PelFinder(Pipe):
         """Every stretch of tokens that is a name, for each of `docs`; they may overlap.
 
         Raises:
-            PelError: There is no KB.
+            PelError: There is no KB, or no entity has one of the types.
         """
-        settings, records = self.settings, self.kb.records
+        settings, kb = self.settings, self.kb
         stop_words = self.nlp.Defaults.stop_words if settings.stop_words is None else settings.stop_words
         rules = NameRules(settings.min_length, frozenset(map(str.lower, stop_words)))
         found: list[list[Span]] = [[] for _ in docs]
         remaining = ((place, one) for place, doc in enumerate(docs) for one in stretches(doc, settings.max_tokens))
         while batch := list(islice(remaining, AT_ONCE)):
-            rows = rows_of_forms({one.form for _, one in batch}, records)
+            rows = rows_of_forms({one.form for _, one in batch}, kb.records)
+            if settings.types:
+                rows = only_within(rows, kb.rows_of_types(settings.types))
             hits = [(place, one, docs[place][one.start : one.end].text) for place, one in batch if one.form in rows]
-            names = known_names({text: rows[one.form] for _, one, text in hits}, records, rules)
+            names = known_names({text: rows[one.form] for _, one, text in hits}, kb.records, rules)
             for place, one, text in hits:
                 if text in names:
                     found[place].append(Span(docs[place], one.start, one.end, label=settings.label))

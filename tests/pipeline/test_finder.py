@@ -181,6 +181,26 @@ def test_stop_words_of_ones_own(kb):
     assert found(make(kb.path, stop_words=[]), "the cat") == ["the"]
 
 
+def test_only_names_of_some_types(kb):
+    nlp = make(kb.path, types=["Disease"], min_length=2)
+    assert found(nlp) == ["HEART ATTACK", "AF", "tricuspid  regurgitation"]
+    kb.update(
+        [Entity("D001281", "Atrial Fibrillation", ("AF",), ("Sign",)), Entity("D003490", "Cyanosis", (), ("Sign",))]
+    )
+    assert found(nlp) == ["HEART ATTACK", "tricuspid  regurgitation"]
+    nlp.get_pipe("pel_finder").types = ["Sign"]
+    assert found(nlp) == ["AF"]
+    nlp.get_pipe("pel_finder").types = ["nosuch"]
+    with pytest.raises(PelError, match='no entity has the type "nosuch"'):
+        nlp("text")
+
+
+def test_an_abbreviation_of_an_entity_of_another_type(tmp_path):
+    kb = make_kb(tmp_path / "kb", [Entity("1", "Ms", (), ("A",)), Entity("2", "MS", (), ("B",))])
+    assert found(make(kb.path, min_length=2), "ms, MS") == ["ms", "MS"]
+    assert found(make(kb.path, min_length=2, types=["B"]), "ms, MS") == ["MS"]
+
+
 # --- the KB ---
 
 
@@ -393,6 +413,7 @@ def test_settings_are_attributes(kb):
         ("label", None),
         ("spans_key", 3),
         ("overwrite", "yes"),
+        ("types", "Disease"),
         ("linker", None),
     ],
 )

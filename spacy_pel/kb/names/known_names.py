@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from ..numbering import EntityRows
 from .name_rules import NameRules, depends_on_writing
 from .normal_form import form_key
 
@@ -25,6 +27,22 @@ def rows_of_forms(forms: Collection[str], records: NamedRecords) -> dict[str, Ro
     keys = {form: form_key(form) for form in forms}
     rows = records.rows_of_keys(sorted(keys.values()))
     return {form: rows[key] for form, key in keys.items() if key in rows}
+
+
+def only_within(rows: Mapping[str, Rows], within: EntityRows) -> dict[str, Rows]:
+    """Those of `rows` that are among `within`, of the forms that have any.
+
+    Args:
+        rows: Of each form.
+        within: (n,) ascending.
+    """
+
+    def is_there(row: int) -> bool:
+        place = bisect_left(within, row)
+        return place < len(within) and bool(within[place] == row)
+
+    kept = {form: [row for row in own if is_there(row)] for form, own in rows.items()}
+    return {form: own for form, own in kept.items() if own}
 
 
 def known_names(texts: Mapping[str, Rows], records: NamedRecords, rules: NameRules) -> set[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tiny import make_kb
 
 from spacy_pel.kb.entity import Entity
-from spacy_pel.kb.names.known_names import known_names, rows_of_forms
+from spacy_pel.kb.names.known_names import known_names, only_within, rows_of_forms
 from spacy_pel.kb.names.name_rules import NameRules
 from spacy_pel.kb.names.normal_form import normalized
 
@@ -32,6 +33,12 @@ def test_rows_of_forms(records):
     found = rows_of_forms(["heart failure", "mi", "nosuch"], records)
     assert {form: sorted(rows) for form, rows in found.items()} == {"heart failure": [0, 1], "mi": [2]}
     assert rows_of_forms([], records) == {}
+
+
+def test_rows_within_others():
+    rows = {"a": [0, 5, 9], "b": [3], "c": [10]}
+    assert only_within(rows, np.array([2, 5, 9])) == {"a": [5, 9]}
+    assert only_within(rows, np.array([10])) == {"c": [10]}
 
 
 def test_case_counts_where_every_name_is_an_abbreviation(records):
