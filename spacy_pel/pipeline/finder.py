@@ -104,7 +104,7 @@ def make_finder(
 
 
 class PelFinder(Pipe):
-    """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case, punctuation and
+    """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case, hyphens and
     white space aside.
 
     The KB is that of the linker in the pipeline, or one of its own. It is asked on disk whenever a text is read, so
@@ -153,7 +153,7 @@ class PelFinder(Pipe):
             return self._own_kb
         linker: Any = dict(self.nlp.components).get(self.settings.linker)
         if not hasattr(linker, "require_kb"):
-            what = "is no pel_linker" if linker else "is not in the pipeline"
+            what = "is no pel_linker" if linker is not None else "is not in the pipeline"
             raise PelError(
                 f'{self.name} looks for the names in the KB of "{self.settings.linker}", which {what}: add a '
                 f"pel_linker, name yours in [components.{self.name}] linker, or give the finder a KB of its own with "
