@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import PelError
+from ..files.lines import unpacked_suffix
 from .app import command
 from .printing import msg
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spacy.tokens import Doc
+
     from ..corpora.pubtator import PubTatorCounts
 
 LINES_SHOWN = 5
@@ -22,6 +27,7 @@ class Format(str, Enum):
     """The formats that can be read."""
 
     pubtator = "pubtator"
+    jsonl = "jsonl"
     spacy = "spacy"
 
 
@@ -29,7 +35,9 @@ class Format(str, Enum):
 def convert(
     source: Annotated[Path, typer.Argument(help="The annotated corpus")],
     out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.spacy")],
-    format: Annotated[Format, typer.Option(help="What SOURCE is written in")],
+    format: Annotated[
+        Format | None, typer.Option(help="What SOURCE is written in [default: jsonl and spacy by the suffix]")
+    ] = None,
     lang: Annotated[str, typer.Option(help="Language whose tokenizer is used")] = "en",
     strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id, say UMLS:")] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Stop where offsets do not hold their mention")] = False,
@@ -38,14 +46,18 @@ def convert(
 ) -> None:
     """Write the documents of an annotated corpus, with every gold mention and its id, as a .spacy file.
 
-    Formats: pubtator, and spacy (a .spacy file or a folder of them, with kb_ids on its entities).
+    Formats: pubtator; jsonl, as `link` writes it; and spacy, a .spacy file or a folder of them, with kb_ids on its
+    entities.
 
     Example: python -m spacy pel convert CDR_DevelopmentSet.PubTator.txt corpus/dev.spacy --format pubtator
+
+    Example: python -m spacy pel convert corrected.jsonl corpus/mine.spacy
     """
     import spacy
     from tqdm import tqdm
 
     from ..corpora.docbin import read_docs, write_docs
+    from ..corpora.linked_lines import read_linked_lines
     from ..corpora.pubtator import PubTatorReader
     from ..mentions.gold import gold_mentions
 
@@ -53,8 +65,13 @@ def convert(
         nlp = spacy.blank(lang)
     except ImportError as error:
         raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
+    format = format or _format_of(source)
     pubtator = PubTatorReader(source, nlp, strict=strict, strip_prefix=strip_prefix)
-    reader = pubtator if format is Format.pubtator else read_docs(source, nlp.vocab)
+    reader: Iterable[Doc] = pubtator
+    if format is Format.jsonl:
+        reader = read_linked_lines(source, nlp, strip_prefix=strip_prefix)
+    elif format is Format.spacy:
+        reader = read_docs(source, nlp.vocab)
     docs = list(tqdm(reader, desc="Converting", unit=" documents", disable=None))
     kept = [doc for i, doc in enumerate(docs) if held_out is None or i % fold]
     if not kept:
@@ -68,6 +85,20 @@ def convert(
     if held_out:
         write_docs(held_out, docs[::fold])
         msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")
+
+
+def _format_of(source: Path) -> Format:
+    """By the suffix of `source`.
+
+    Raises:
+        PelError: That does not tell.
+    """
+    kind = unpacked_suffix(source).removeprefix(".")
+    if source.is_dir() or kind == Format.spacy.value:
+        return Format.spacy
+    if kind == Format.jsonl.value:
+        return Format.jsonl
+    raise PelError(f"{source}: its suffix does not tell what it is; say --format pubtator, jsonl or spacy")
 
 
 def _print_counts(counts: PubTatorCounts) -> None:

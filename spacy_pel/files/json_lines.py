@@ -35,15 +35,20 @@ def parse_object(line: bytes, shape: str = '{"id": …, "name": …}') -> dict[s
     return record
 
 
-def required(record: dict[str, Any], key: str) -> str:
+def required(record: dict[str, Any], key: str, hint: str = 'give every entity an "id" and a "name"') -> str:
     """The text under `key`.
+
+    Args:
+        record: An object.
+        key: Of a text.
+        hint: What the message of an error says to do.
 
     Raises:
         PelError: It is missing or blank, or no text.
     """
     value = text(record, key)
     if not value.strip():
-        raise PelError(f'"{key}" is missing or empty; give every entity an "id" and a "name"')
+        raise PelError(f'"{key}" is missing or empty; {hint}')
     return value
 
 

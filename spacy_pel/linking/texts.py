@@ -14,7 +14,7 @@ from ..errors import PelError
 from ..files.json_lines import parse_object
 from ..files.json_lines import text as text_of
 from ..files.lines import decoded
-from ..mentions.offsets import expanded_span
+from ..mentions.given import given_spans
 from ..mentions.tokens import tokenised
 
 GIVEN_GROUP = "given_mentions"
@@ -116,24 +116,8 @@ def _make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
     given = record.get("ents")
     if given is None:
         return doc
-    if not isinstance(given, list):
-        raise PelError('"ents" is no list; make it [{"start": …, "end": …, "label": …}, …]')
-    doc.spans[GIVEN_GROUP] = _without_overlap(_make_span(doc, text, ent, f'"ents"[{i}]') for i, ent in enumerate(given))
+    doc.spans[GIVEN_GROUP] = _without_overlap(given_spans(doc, text, given))
     return doc
-
-
-def _make_span(doc: Doc, text: str, ent: Any, where: str) -> Span:
-    if not isinstance(ent, dict):
-        raise PelError(f'{where} is no object; write {{"start": …, "end": …, "label": …}}')
-    start, end = ent.get("start"), ent.get("end")
-    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
-        raise PelError(f"{where}: start {start!r} and end {end!r} are no span of the text; count in characters")
-    found = text[start:end]
-    if not found.strip():
-        raise PelError(f"{where}: there is only whitespace from {start} to {end}; leave it out")
-    if ent.get("text", found) != found:
-        raise PelError(f"{where}: offsets {start}-{end} hold {found!r}, not {ent['text']!r}; count in characters")
-    return expanded_span(doc, text, start, end, label=text_of(ent, "label"))
 
 
 def _without_overlap(spans: Iterable[Span]) -> list[Span]:

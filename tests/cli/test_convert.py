@@ -84,3 +84,17 @@ def test_one_document_cannot_be_parted(tmp_path):
     result = convert(source, tmp_path / "train.spacy", "--held-out", str(tmp_path / "dev.spacy"))
     assert result.exit_code == 1 and "has one document" in result.stderr
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_corrected_links_are_a_corpus(tmp_path):
+    source, out = tmp_path / "linked.jsonl", tmp_path / "mine.spacy"
+    source.write_text('{"text": "MS, again", "ents": [{"start": 0, "end": 2, "kb_id": "C0026269"}]}\n')
+    result = CliRunner().invoke(pel_app, ["convert", str(source), str(out)])
+    assert result.exit_code == 0, result.output
+    (doc,) = read_docs(out, spacy.blank("en").vocab)
+    assert [(ent.text, ent.kb_id_) for ent in doc.ents] == [("MS", "C0026269")]
+
+
+def test_a_suffix_that_does_not_tell(tmp_path):
+    result = CliRunner().invoke(pel_app, ["convert", str(tmp_path / "cdr.txt"), str(tmp_path / "mine.spacy")])
+    assert result.exit_code == 1 and "say --format pubtator, jsonl or spacy" in result.stderr

@@ -1,0 +1,83 @@
+"""Corrected output of `link` as a corpus."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+import spacy
+
+from spacy_pel.corpora.linked_lines import read_linked_lines
+from spacy_pel.errors import PelError
+from spacy_pel.mentions.gold import gold_mentions
+
+TEXT = "Mitral stenosis and MS, not dropsy."
+
+
+def ent(form: str, **others) -> dict:
+    start = TEXT.index(form)
+    return {"start": start, "end": start + len(form), **others}
+
+
+def read(path, ents, **options):
+    path.write_text(json.dumps({"text": TEXT, "ents": ents, "doc": 7}) + "\n")
+    (doc,) = read_linked_lines(path, spacy.blank("en"), **options)
+    return doc
+
+
+def test_every_mention_is_gold_and_the_longest_are_entities(tmp_path):
+    ents = [
+        ent("MS", kb_id="X:1|X:2", text="MS", kb_ents=[["X:9", 0.5]], note="mine"),
+        ent("Mitral stenosis", kb_id="X:3", label="DISEASE"),
+        ent("stenosis", kb_id=None),
+        ent("dropsy", is_nil=True),
+    ]
+    doc = read(tmp_path / "a.jsonl", ents, strip_prefix="X:")
+    found = {mention.span.text: mention.ids for mention in gold_mentions(doc)}
+    assert found == {"MS": ("1", "2"), "Mitral stenosis": ("3",), "stenosis": (), "dropsy": ("NIL",)}
+    assert [(one.text, one.label_) for one in doc.ents] == [
+        ("Mitral stenosis", "DISEASE"),
+        ("MS", "MENTION"),
+        ("dropsy", "MENTION"),
+    ]
+
+
+def test_packed_files_and_texts_without_mentions(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps({"text": TEXT, "ents": []}).encode() + b"\n\n"))
+    (doc,) = read_linked_lines(path, spacy.blank("en"))
+    assert doc.text == TEXT and gold_mentions(doc) == []
+
+
+@pytest.mark.parametrize(
+    "ents, error",
+    [
+        ([ent("MS", kbid="X:1")], '"ents"[0] has "kbid"; did you mean "kb_id"?'),
+        ([ent("MS"), {"start": 30, "end": 99}], '"ents"[1]: start 30 and end 99 are no span of the text'),
+        ([ent("MS", text="HD")], "hold 'MS', not 'HD'"),
+        ([ent("MS", kb_id=7)], '"kb_id" is 7; make it a string'),
+        ({}, '"ents" is no list'),
+        (["MS"], '"ents"[0] is no object'),
+    ],
+)
+def test_a_line_that_is_wrong_is_named(tmp_path, ents, error):
+    with pytest.raises(PelError, match=re.escape(f"{tmp_path / 'a.jsonl'}:1: ") + ".*" + re.escape(error)):
+        read(tmp_path / "a.jsonl", ents)
+
+
+@pytest.mark.parametrize(
+    "lines, error",
+    [
+        ("", "holds no text"),
+        ('\n{"text": "a"}\n', r':2: "ents" is missing'),
+        ('{"ents": []}\n', r':1: "text" is missing or empty; write \{"text"'),
+        ("[]\n", ":1: the line is not a JSON object"),
+    ],
+)
+def test_other_lines(tmp_path, lines, error):
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines)
+    with pytest.raises(PelError, match=re.escape(str(path)) + ".*" + error):
+        list(read_linked_lines(path, spacy.blank("en")))
