@@ -40,7 +40,7 @@ TRAINED_ON, TRAINED_ON_PER_CELL, SEED = 100_000, 40, 0
 VISITED = 1_000_000  # vectors, about, whose codes a search reads, unless the config says how many cells to visit
 HALF_UP_TO = 3_000_000  # vectors that are kept in half precision beside their codes
 MOST_ON_GPU = 2048  # candidates of a mention, a limit of faiss
-DEEPER = 8  # times k candidates are scored again where the index can
+DEEPER = 16  # times k candidates are scored again where the index can
 FLAT = "flat"
 
 # The threads of OpenMP do not survive a fork: a child that waits for them hangs.
