@@ -11,7 +11,7 @@ import numpy as np
 from ..numbering import EntityRows
 from .grams import TINY, Text, name_grams, squared_idf
 
-MOST_NAMES = 100_000  # of a KB that keeps the index of its names in tables: with more, the file of a larger one is faster
+MOST_NAMES = 100_000  # of a KB that keeps the index of its names in tables: for more a file is faster
 TYPES = {"grams": "<i8", "counts": "<i4", "first": "<i4", "norms": "<f4"}
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS name_arrays (key TEXT PRIMARY KEY, value BLOB NOT NULL);
