@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -198,11 +198,32 @@ def patterns(
     msg.good(f"Wrote {len(lines):,} patterns to {out}")
 
 
-def _names(index: dict[str, int] | None) -> str:
+@command("export", kb_app)
+def export(
+    path: KB_PATH,
+    out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.jsonl")],
+) -> None:
+    """Write the entities of a KB, with all that was added since, as JSON lines that `build-kb` reads.
+
+    Example: python -m spacy pel kb export linker entities.jsonl
+    """
+    import srsly
+
+    from ..files.atomic import write_atomically
+
+    kb = _open(path)
+    lines = (srsly.json_dumps({key: value for key, value in asdict(one).items() if value}) for one in kb.entities())
+    write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
+    msg.good(f"Wrote {_many(len(kb))} to {out}")
+
+
+def _names(index: dict[str, Any] | None) -> str:
     """What is said of the index of the names in `meta`."""
     if index is None:
         return "not indexed: run `spacy pel kb compact` to search by them"
-    return f"{index['names']:,} searched by 3-grams" if index["rows"] else "too many to search by 3-grams"
+    if index["rows"] or "file" in index:
+        return f"{index['names']:,} searched by 3-grams"
+    return "not searched by 3-grams, since an older spacy-pel indexed them: run `spacy pel kb compact`"
 
 
 def _open(path: Path) -> KnowledgeBase:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,12 @@ def required(record: dict[str, Any], key: str, hint: str = 'give every entity an
     if not value.strip():
         raise PelError(f'"{key}" is missing or empty; {hint}')
     return value
+
+
+def did_you_mean(key: str, keys: Iterable[str]) -> str:
+    """What to say after `key`, which is none of `keys`: which of them it may have been meant for, if any."""
+    near = get_close_matches(key, list(keys), n=1, cutoff=0.75)
+    return f'; did you mean "{near[0]}"?' if near else ""
 
 
 def text(record: dict[str, Any], key: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 from spacy.tokens import Doc, Span
 
 from ..errors import PelError
+from ..files.json_lines import did_you_mean
 from ..files.json_lines import text as text_of
 from ..kb.entity import NIL
 from .offsets import expanded_span
@@ -54,5 +54,5 @@ def _span(doc: Doc, text: str, ent: Any, where: str) -> Span:
 def _check_keys(ent: dict[str, Any], where: str) -> None:
     missing = [key for key in KEYS if key not in ent]
     for key in ent.keys() - set(KEYS):
-        if near := get_close_matches(key, missing, n=1, cutoff=0.75):
-            raise PelError(f'{where} has "{key}"; did you mean "{near[0]}"?')
+        if hint := did_you_mean(key, missing):
+            raise PelError(f'{where} has "{key}"{hint}')

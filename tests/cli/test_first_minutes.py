@@ -95,11 +95,16 @@ def test_a_threshold_of_another_index_is_dropped_and_said(made, tmp_path):
 
 def test_the_format_is_told_by_the_suffix_and_unknown_fields_are_named(made, tmp_path):
     code, output = run("build-kb", made / "kb.jsonl", tmp_path / "kb")
-    assert code == 0 and 'Left out: 12 values of "alias", which is no field' in output and '"def"' in output
+    assert (
+        code == 0
+        and 'Left out: 12 values of "alias", which is no field; did you mean "aliases"?' in output
+        and '"def"' in output
+    )
     table = tmp_path / "table.csv"
-    table.write_text("id,name,synonyms\nD1,Fever,pyrexia\n")
+    table.write_text("id,name,synonyms,alias\nD1,Fever,pyrexia,heat\n")
     code, output = run("build-kb", table, tmp_path / "kb", "--force")
     assert code == 0 and 'Left out: 1 column "synonyms", which is no field' in output
+    assert 'column "alias", which is no field; did you mean "aliases"?' in output
     assert KnowledgeBase(tmp_path / "kb")["D1"].aliases == ()
 
 

@@ -126,3 +126,19 @@ def test_verify_says_what_it_cannot_compare(tmp_path):
     KnowledgeBase(tmp_path / "kb").remove(["D0"])
     code, output = kb_command("verify", tmp_path / "kb")
     assert code == 0 and "without hashes" not in output
+
+
+def test_what_is_exported_builds_the_same_kb(linker, tmp_path):
+    kb_command("add", linker, write_records(tmp_path / "new.jsonl", {"id": "X1", "name": "Ähre", "xrefs": ["A:1"]}))
+    code, output = kb_command("export", linker, tmp_path / "kb.jsonl")
+    entities = list(KnowledgeBase(linker / "pel_linker" / "kb").entities())
+    assert code == 0 and f"Wrote {len(entities)} entities to" in output and entities[-1].id == "X1"
+    assert CliRunner().invoke(pel_app, ["build-kb", str(tmp_path / "kb.jsonl"), str(tmp_path / "kb")]).exit_code == 0
+    assert list(KnowledgeBase(tmp_path / "kb").entities()) == entities
+
+
+def test_info_says_that_a_file_of_names_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_pel.kb.names.tables.MOST_NAMES", 3)
+    kb = KnowledgeBase.create(tmp_path / "kb", ENTITIES)
+    assert "file" in kb.meta["names"]
+    assert "searched by 3-grams" in kb_command("info", kb.path)[1]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import PelError
+from ...files.json_lines import did_you_mean
 from ...files.lines import lines, opened, unpacked_suffix
 from ..entity import Entity
 from .faults import Faults, shortened
@@ -60,7 +61,8 @@ def _stream(faults: Faults, renamed: dict[str, str], skipped: Counter[str]) -> I
             raise PelError(f"{path}:1: {error}; quote the field or correct the row.") from error
         header = _header(path, names, renamed)
         known = REQUIRED + LISTS + TEXTS
-        skipped.update(f'column "{n}", which is no field' for n, f in zip(names, header, strict=True) if f not in known)
+        others = [name for name, field in zip(names, header, strict=True) if field not in known]
+        skipped.update(f'column "{name}", which is no field{did_you_mean(name, known)}' for name in others)
         yield from entities(faults, _rows(rows, faults), lambda row: _parse(header, row))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
-from ...files.json_lines import numbered_lines, parse_object, required, text, texts
+from ...files.json_lines import did_you_mean, numbered_lines, parse_object, required, text, texts
 from ..entity import Entity
 from .faults import Faults
 from .records import Records
@@ -39,7 +39,7 @@ def read_jsonl(path: Path, *, strict: bool = False) -> Records:
 
 def _parse(skipped: Counter[str], line: bytes) -> Entity:
     record = parse_object(line)
-    skipped.update(f'values of "{key}", which is no field' for key in record.keys() - FIELDS)
+    skipped.update(_unknown(key) for key in record.keys() - FIELDS)
     return Entity(
         id=required(record, "id"),
         name=required(record, "name"),
@@ -50,3 +50,8 @@ def _parse(skipped: Counter[str], line: bytes) -> Entity:
         source=text(record, "source"),
         type_names=texts(record, "type_names"),
     )
+
+
+@cache
+def _unknown(key: str) -> str:
+    return f'values of "{key}", which is no field{did_you_mean(key, FIELDS)}'
