@@ -223,7 +223,7 @@ class Tries:
         """The files that are there, with numbers and hashes made equal, and both names that a part has in turn."""
         here = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*"))
         equal = (re.sub(r"[0-9a-f]{8,}", "#", re.sub(r"[.-][0-9]+\b", ".#", name)) for name in here)
-        return sorted(re.sub(r"/(vocab|model|kb)-#", r"/\1", name) for name in equal)
+        return sorted(re.sub(r"/(vocab|model|kb)[-.]#", r"/\1", name) for name in equal)
 
     def seen(self) -> str:
         """The state of the target: a digest, "none", "refused: …" or "unreadable: …"."""

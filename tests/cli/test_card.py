@@ -59,7 +59,7 @@ def test_the_card(pipeline, tmp_path):
         "| Index | entity: flat, cosine, 32 dimensions |",
         "| Mention length | 32 |",
         "| Negatives | 4, 50 % hard, shared |",
-        "| Weights of names | none |",
+        "| Weights of names | ngram 1.0000, exact 0.3000, the defaults |",
         "| NIL threshold | 0.2500 |",
         "| `n_mentions` | 1,234 |",
         "| `recall_at_1` | 0.500 |",

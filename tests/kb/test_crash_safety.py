@@ -26,6 +26,7 @@ import numpy as np
 from spacy_pel.files import folders
 from spacy_pel.kb import knowledge_base, stored_files
 from spacy_pel.kb.index import files, on_disk, vectors
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.records import schema, writing
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
