@@ -37,8 +37,8 @@ faiss.cvar.distance_compute_blas_threshold = 20
 BLOCK = 50_000  # vectors that are taken together where only some are searched
 EXACT_UP_TO = 200_000  # vectors for which `auto` stays exact
 TRAINED_ON, TRAINED_ON_PER_CELL, SEED = 100_000, 40, 0
-VISITED = 1_000_000  # vectors, about, whose codes a search reads, unless the config says how many cells to visit
-HALF_UP_TO = 3_000_000  # vectors that are kept in half precision beside their codes
+ALL_UP_TO = 3_000_000  # vectors for which `auto` reads all codes, and keeps half precision beside them
+VISITED = 1_000_000  # vectors, about, whose codes a search reads in cells, unless the config says how many to visit
 MOST_ON_GPU = 2048  # candidates of a mention, a limit of faiss
 DEEPER = 16  # times k candidates are scored again where the index can
 FLAT = "flat"
@@ -270,18 +270,18 @@ def check_queries(queries: np.ndarray, dim: int) -> None:
 
 def auto_type(count: int, dim: int) -> str:
     """The index type for `count` vectors: exact up to `EXACT_UP_TO`, from there on 4-bit product codes (four dimensions
-    each) whose best are scored again, with 16 bits a dimension up to `HALF_UP_TO` and 8 above.
+    each) whose best are scored again.
 
-    Up to `VISITED` all codes are read, as one cell: to read three quarters of 600,000 in 1,024 cells took as long, and
-    missed .6 % of the best. Above, an inverted file has so many cells that those that are visited hold `VISITED`.
+    Up to `ALL_UP_TO` all codes are read, as one cell, and 16 bits a dimension are kept for the last choice: of 2.4
+    million, cells that held a million of the codes missed 2 % of the best for half of the time. Above, an inverted file
+    has cells of which a search visits what holds `VISITED`, and 8 bits are kept.
     """
-    return FLAT if count <= EXACT_UP_TO else compressed_type(count, dim)
-
-
-def compressed_type(count: int, dim: int) -> str:
-    """`auto_type` for vectors that are to be compressed."""
-    cells = 1 if count <= VISITED else 2 ** round(np.log2(2 * np.sqrt(count)))
-    return f"IVF{cells},PQ{dim // 4}x4fs,Refine({'SQfp16' if count <= HALF_UP_TO else 'SQ8'})"
+    if count <= EXACT_UP_TO:
+        return FLAT
+    codes = f"PQ{dim // 4}x4fs"
+    if count <= ALL_UP_TO:
+        return f"IVF1,{codes},Refine(SQfp16)"
+    return f"IVF{2 ** round(np.log2(2 * np.sqrt(count)))},{codes},Refine(SQ8)"
 
 
 def _read(path: Path) -> faiss.Index:

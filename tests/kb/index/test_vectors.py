@@ -180,8 +180,7 @@ def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_
 
 def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
     assert auto_type(200_000, 384) == "flat"
-    assert auto_type(1_000_000, 384) == "IVF1,PQ96x4fs,Refine(SQfp16)"
-    assert auto_type(2_400_000, 384) == "IVF4096,PQ96x4fs,Refine(SQfp16)"
+    assert auto_type(2_400_000, 384) == "IVF1,PQ96x4fs,Refine(SQfp16)"
     assert auto_type(7_200_000, 384) == "IVF4096,PQ96x4fs,Refine(SQ8)"
 
 
