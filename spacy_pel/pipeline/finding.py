@@ -13,7 +13,7 @@ from ..evaluation.ranking import CHUNK
 from ..mentions.gold import GoldMention
 from ..search.find import Reading, find
 from ..search.weights import NO_NAMES
-from ..tuning.name_weights import GoldForms
+from ..tuning.name_weights import GoldFound
 from .indexing import search_of
 from .settings import LinkSettings
 
@@ -37,7 +37,7 @@ def find_for(
     resolve_abbreviations: bool,
     deeper: int = 0,
     progress: bool = False,
-) -> list[GoldForms]:
+) -> list[GoldFound]:
     """All that a search by vectors and by names finds for each of `mentions`, as the linker reads them, among the
     entities of the types that it allows. `deeper`: by how many candidates deeper than the linker.
 
@@ -47,11 +47,11 @@ def find_for(
     settings = linker.settings
     reading = Reading(settings.top_k + deeper, None, settings.types_for, resolve_abbreviations)
     search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
-    found: list[GoldForms] = []
+    found: list[GoldFound] = []
     with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
         for start in range(0, len(mentions), CHUNK):
             chunk = mentions[start : start + CHUNK]
             own = find(linker.model, linker.kb, search, [mention.span for mention in chunk], reading)
-            found += [GoldForms(mention, [one]) for mention, one in zip(chunk, own, strict=True)]
+            found += [GoldFound(mention, one) for mention, one in zip(chunk, own, strict=True)]
             bar.update(len(chunk))
     return found

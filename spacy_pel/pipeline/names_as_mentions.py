@@ -18,7 +18,7 @@ from ..mentions.gold import GoldMention
 from ..models.bi_encoder import UNREADABLE, encode_entities, encode_names, encode_spans
 from ..search import parts
 from ..tuning.held_out import without_entities, without_name
-from ..tuning.name_weights import GoldForms
+from ..tuning.name_weights import GoldFound
 from .finding import CanFind, find_for
 
 N_NAMES = 1500
@@ -42,7 +42,7 @@ class _HeldOut(NamedTuple):
 
 def find_for_names(
     linker: CanFind, *, texts: Iterable[Doc] = (), seed: int = 0, n: int = N_NAMES, progress: bool = False
-) -> list[GoldForms]:
+) -> list[GoldFound]:
     """Names of the KB as mentions, and what is found for each.
 
     A fifth of them are NIL: what they may mean is taken from what was found. Half of the others are held out: their
@@ -71,7 +71,7 @@ def find_for_names(
         if is_nil[i]:
             found[i] = without_entities(one)
         elif i in new:
-            found[i] = one._replace(forms=[without_name(form, new[i], depth) for form in one.forms])
+            found[i] = one._replace(found=without_name(one.found, new[i], depth))
     return found
 
 

@@ -16,7 +16,7 @@ from ..mentions.ranked import RankedMention
 from ..search.weights import DEFAULT, NO_NAMES, NameWeights
 from ..tuning.calibration import Calibration, calibration_metrics, fit_ranked
 from ..tuning.enough import few_for_threshold, few_for_weights
-from ..tuning.name_weights import GoldForms, fit_weights
+from ..tuning.name_weights import GoldFound, fit_weights
 from ..tuning.nil import NilThreshold, Outcomes, Target, tune_threshold
 from ..tuning.resampling import Interval, f1_elsewhere, recall_interval
 from ..tuning.tuned import Tuned, TuningContext
@@ -122,7 +122,7 @@ def tune_names(
     return _tune_names(linker, found, [id(one.mention.span.doc) for one in found])
 
 
-def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = False) -> list[GoldForms]:
+def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = False) -> list[GoldFound]:
     """What `find_for` finds for the annotated mentions of `docs`."""
     mentions = [mention for mention in gold_of(docs, linker.kb) if mention.ids]
     return find_for(linker, mentions, resolve_abbreviations=linker.settings.resolve_abbreviations, progress=progress)
@@ -148,13 +148,13 @@ def tune_nil(
     return _tune_nil(linker, ranked, groups, wanted)
 
 
-def _ranked(linker: CanBeTuned, found: Sequence[GoldForms]) -> list[RankedMention]:
+def _ranked(linker: CanBeTuned, found: Sequence[GoldFound]) -> list[RankedMention]:
     """As the linker ranks them now."""
     weights = linker.name_weights or NO_NAMES
     return [one.ranked(weights) for one in found]
 
 
-def _tune_names(linker: CanBeTuned, found: Sequence[GoldForms], groups: Sequence[int]) -> TunedNames:
+def _tune_names(linker: CanBeTuned, found: Sequence[GoldFound], groups: Sequence[int]) -> TunedNames:
     """Fit and keep weights of names; `groups` (n,) says which document each mention is of."""
     default = default_weights(linker) or DEFAULT
     weights = fit_weights(found, prior=default)

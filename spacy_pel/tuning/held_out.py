@@ -9,7 +9,7 @@ import numpy as np
 from ..kb.entity import NIL
 from ..search.parts import EXACT, NAMES, NGRAM, SIMILARITY
 from ..search.search import Found
-from .name_weights import GoldForms
+from .name_weights import GoldFound
 
 SIDES = (SIMILARITY, NAMES, NGRAM)
 
@@ -35,10 +35,9 @@ def without_name(found: Found, parts: Mapping[str, Mapping[str, float]], depth: 
     return _kept(found._replace(parts=values), reached)
 
 
-def without_entities(gold: GoldForms) -> GoldForms:
+def without_entities(gold: GoldFound) -> GoldFound:
     """A mention as if the KB lacked all that it may mean: it is NIL."""
-    forms = [_kept(form, ~np.isin(np.array(form.ids, dtype=str), gold.mention.ids)) for form in gold.forms]
-    return GoldForms(gold.mention._replace(ids=(NIL,)), forms)
+    return GoldFound(gold.mention._replace(ids=(NIL,)), _kept(gold.found, ~gold.right()))
 
 
 def _kept(found: Found, kept: np.ndarray) -> Found:

@@ -20,58 +20,48 @@ PARTS = (NGRAM, EXACT, NAMES)
 SPREAD, FREEDOM = 0.25, 3.0  # of the prior of the logarithm of a weight: see `fit_weights`
 
 
-class GoldForms(NamedTuple):
+class GoldFound(NamedTuple):
     """A gold mention and all that a hybrid search has found for it.
 
     Attributes:
         mention: The gold mention.
-        forms: What was found for the mention and, if it is an abbreviation, what for its long form.
+        found: Its candidates.
     """
 
     mention: GoldMention
-    forms: Sequence[Found]
+    found: Found
 
     def ranked(self, weights: NameWeights) -> RankedMention:
-        """The candidates as a linker with those weights ranks them: of the form whose best scores higher."""
-        lists = [list(_ranked(found, weights)) for found in self.forms]
-        best = max(lists, key=lambda one: one[0][1] if one else float("-inf"))
-        return RankedMention(self.mention.ids, best, self.mention.form)
+        """The candidates as a linker with those weights ranks them."""
+        return RankedMention(self.mention.ids, list(self._ranked(weights)), self.mention.form)
 
     def features(self, parts: Sequence[str]) -> np.ndarray:
-        """The similarity and those other `parts` (n, 1 + parts) of the candidates of all forms."""
-        return np.concatenate([_features(found, parts) for found in self.forms])
+        """The similarity and those other `parts` (n, 1 + parts) of the candidates."""
+        if not self.found.ids:
+            return np.empty((0, 1 + len(parts)))
+        return np.column_stack([self.found.parts[part] for part in (SIMILARITY, *parts)])
 
     def right(self) -> np.ndarray:
-        """Whether each candidate (n,) of all forms is a correct entity."""
-        return np.concatenate([np.isin(np.array(found.ids, dtype=str), self.mention.ids) for found in self.forms])
+        """Whether each candidate (n,) is a correct entity."""
+        return np.isin(np.array(self.found.ids, dtype=str), self.mention.ids)
 
-
-def _features(found: Found, parts: Sequence[str]) -> np.ndarray:
-    if not found.ids:
-        return np.empty((0, 1 + len(parts)))
-    return np.column_stack([found.parts[part] for part in (SIMILARITY, *parts)])
-
-
-def _ranked(found: Found, weights: NameWeights) -> Iterator[tuple[str, float]]:
-    if not found.ids:
-        return
-    scores = weights.score(found.parts)
-    for i in np.argsort(-scores, kind="stable").tolist():
-        yield found.ids[i], float(scores[i])
+    def _ranked(self, weights: NameWeights) -> Iterator[tuple[str, float]]:
+        if not self.found.ids:
+            return
+        scores = weights.score(self.found.parts)
+        for i in np.argsort(-scores, kind="stable").tolist():
+            yield self.found.ids[i], float(scores[i])
 
 
 def fit_weights(
-    found: Sequence[GoldForms], parts: Sequence[str] | None = None, *, prior: NameWeights = DEFAULT
+    found: Sequence[GoldFound], parts: Sequence[str] | None = None, *, prior: NameWeights = DEFAULT
 ) -> NameWeights:
-    """The most probable weights, where a mention means a candidate, of any of its forms, with a probability in
-    proportion to exp(a · (similarity + weights · lexical)), and none of them in proportion to exp(b): a conditional
-    logit (McFadden 1974) with an outside option. a, b and the weights, which are positive, are fitted by L-BFGS.
+    """The most probable weights, where a mention means a candidate with a probability in proportion to
+    exp(a · (similarity + weights · lexical)), and none of them in proportion to exp(b): a conditional logit (McFadden
+    1974) with an outside option. a, b and the weights, which are positive, are fitted by L-BFGS.
 
     The logarithm of each weight has a Student's t prior around that of `prior`, with the scale `SPREAD` and `FREEDOM`
     degrees of freedom: few mentions hardly move a weight, and many move it as far as they say.
-
-    A linker reads the form that scores higher, so its first candidate is the best over the candidates of both forms:
-    those that compete here.
 
     Args:
         found: What was found for each mention.
@@ -82,7 +72,7 @@ def fit_weights(
         PelError: Where no mention has its entity among its candidates.
     """
     if parts is None:
-        parts = [part for part in PARTS if any(part in form.parts for one in found for form in one.forms)]
+        parts = [part for part in PARTS if any(part in one.found.parts for one in found)]
     right_of = [one.right() for one in found]
     if not any(own.any() for own in right_of):
         raise PelError("no mention has its entity among its candidates: there is nothing to fit the lexical score to")

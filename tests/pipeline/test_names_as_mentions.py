@@ -57,7 +57,7 @@ def test_a_name_that_is_held_out_counts_nowhere(monkeypatch, linker, vectors):
     linker.vectors = vectors
     entities, n_held_out = {entity.id: entity for entity in KB}, 0
     for one in find_for_names(linker):
-        (found,), form = one.forms, one.mention.span.text
+        found, form = one.found, one.mention.span.text
         for place, id_ in enumerate(found.ids):
             entity = entities[id_]
             left = [name for name in (entity.name, *entity.aliases) if name.lower() != form.lower()]
@@ -96,11 +96,11 @@ def test_an_entity_that_is_held_out_is_no_candidate(monkeypatch, linker):
             owners.setdefault(name.lower(), set()).add(entity.id)
     for one in find_for_names(linker):
         assert one.mention.ids == ("NIL",)
-        assert owners[one.mention.span.text.lower()].isdisjoint(one.forms[0].ids) and one.forms[0].ids
+        assert owners[one.mention.span.text.lower()].isdisjoint(one.found.ids) and one.found.ids
 
 
 def told(found):
-    return [(one.mention.span.doc.text, one.mention.ids, one.forms[0].ids) for one in found]
+    return [(one.mention.span.doc.text, one.mention.ids, one.found.ids) for one in found]
 
 
 def test_the_seed_alone_decides(linker):
@@ -123,9 +123,7 @@ def test_names_stand_in_the_texts(linker):
 
 def test_types_that_the_linker_allows(linker):
     linker.types = ["Chemical"]
-    kinds = {
-        kind for one in find_for_names(linker) for form in one.forms for i in form.ids for kind in linker.kb[i].types
-    }
+    kinds = {kind for one in find_for_names(linker) for i in one.found.ids for kind in linker.kb[i].types}
     assert kinds == {"Chemical"}
 
 

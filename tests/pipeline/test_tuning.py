@@ -24,7 +24,7 @@ from spacy_pel.pipeline.tuning import find_for_gold
 from spacy_pel.search.parts import EXACT, NGRAM, SIMILARITY
 from spacy_pel.search.search import Found
 from spacy_pel.search.weights import DEFAULT, NameWeights
-from spacy_pel.tuning.name_weights import GoldForms
+from spacy_pel.tuning.name_weights import GoldFound
 
 
 @pytest.fixture(scope="module")
@@ -89,25 +89,20 @@ def test_the_fit_sees_what_linking_chooses_from(pipeline):
     doc.ents = [doc.char_span(34, 36, label="X", kb_id="D009203")]
     doc.spans[GOLD_GROUP] = [doc.ents[0]]
     (gold,) = find_for_gold(linker, [doc])
-    assert [found.read.text for found in gold.forms] == ["heart attack"]
+    assert gold.found.read.text == "heart attack"
     for weights in (NameWeights(0.0, 0.0), NameWeights(0.5, 0.25), NameWeights(0.0, 5.0)):
         linker.lexical = weights.as_setting()
         ((best, score),) = linker.rank([doc.ents[0]], 1)[0]
         assert gold.ranked(weights).candidates[0] == (best, pytest.approx(score, abs=1e-6))
 
 
-def test_the_better_form_is_ranked():
-    doc = spacy.blank("en")("a b")
-
-    def found(ids, similarity, exact):
-        parts = {SIMILARITY: np.float32(similarity), NGRAM: np.zeros(2, "f4"), EXACT: np.float32(exact)}
-        return Found(ids, parts[SIMILARITY], parts, doc[0:1])
-
-    forms = [found(["A", "B"], [0.5, 0.1], [0, 0]), found(["C", "A"], [0.4, 0.3], [1, 0])]
-    mention = GoldForms(GoldMention(doc[0:1], ("C",)), forms)
+def test_candidates_are_ranked_by_the_weights():
+    span = spacy.blank("en")("a")[0:1]
+    parts = {SIMILARITY: np.float32([0.5, 0.1]), NGRAM: np.zeros(2, "f4"), EXACT: np.float32([0, 1])}
+    mention = GoldFound(GoldMention(span, ("B",)), Found(["A", "B"], parts[SIMILARITY], parts, span))
     assert [id_ for id_, _ in mention.ranked(NameWeights(0, 0)).candidates] == ["A", "B"]
-    assert [id_ for id_, _ in mention.ranked(NameWeights(0, 1)).candidates] == ["C", "A"]
-    assert mention.right().tolist() == [False, False, True, False] and mention.features([NGRAM, EXACT]).shape == (4, 3)
+    assert [id_ for id_, _ in mention.ranked(NameWeights(0, 1)).candidates] == ["B", "A"]
+    assert mention.right().tolist() == [False, True] and mention.features([NGRAM, EXACT]).shape == (2, 3)
 
 
 def test_names_of_the_package_are_imported_when_they_are_asked_for():

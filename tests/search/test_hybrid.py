@@ -106,7 +106,7 @@ def test_types_hold_while_weights_are_fitted(trained, linker):
     linker.types = ["Disease"]
     linker.max_candidates, linker.top_k = 3, 3
     found = find_for_gold(linker, docs)
-    kinds = {kind for one in found for form in one.forms for id_ in form.ids for kind in linker.kb[id_].types}
+    kinds = {kind for one in found for id_ in one.found.ids for kind in linker.kb[id_].types}
     assert len(found) == 12 and kinds == {"Disease"}
 
 

@@ -13,7 +13,7 @@ from spacy_pel.mentions.gold import GoldMention
 from spacy_pel.search.parts import EXACT, NAMES, NGRAM, SIMILARITY
 from spacy_pel.search.search import Found
 from spacy_pel.search.weights import DEFAULT, NO_NAMES, NameWeights, check_lexical
-from spacy_pel.tuning.name_weights import GoldForms, fit_weights
+from spacy_pel.tuning.name_weights import GoldFound, fit_weights
 
 SCALE, OUTSIDE, TRUE = 20.0, 8.0, np.array([0.3, 0.15])
 
@@ -33,7 +33,7 @@ def drawn(n, seed=0, n_candidates=12):
         gold = ("NIL",) if chosen == n_candidates else (f"E{chosen}",)
         parts = {SIMILARITY: similarity, NGRAM: lexical[:, 0], EXACT: lexical[:, 1]}
         span = Span(doc, 0, 1)
-        found.append(GoldForms(GoldMention(span, gold), [Found(ids, similarity, parts, span)]))
+        found.append(GoldFound(GoldMention(span, gold), Found(ids, similarity, parts, span)))
     return found
 
 
@@ -52,10 +52,10 @@ def test_they_rank_better_than_similarity_alone():
 def test_names_that_say_nothing_weigh_nothing():
     rng = np.random.default_rng(2)
     mentions = []
-    for mention, (found,) in drawn(2000):
+    for mention, found in drawn(2000):
         noise = {name: rng.random(12).astype(np.float32) for name in (NGRAM, EXACT)}
         gold = (found.ids[found.parts[SIMILARITY].argmax()],)
-        mentions.append(GoldForms(mention._replace(ids=gold), [found._replace(parts=dict(found.parts) | noise)]))
+        mentions.append(GoldFound(mention._replace(ids=gold), found._replace(parts=dict(found.parts) | noise)))
     assert max(fit_weights(mentions)[:2]) < 0.01
 
 
@@ -77,11 +77,11 @@ def test_fitted_weights_can_be_set_by_hand(fitted, expected):
 
 def test_the_weight_of_the_vectors_of_names_is_fitted_too():
     rng, mentions = np.random.default_rng(3), []
-    for one, (found,) in drawn(4000):
+    for one, found in drawn(4000):
         similarity = found.parts[SIMILARITY]
         names = rng.uniform(-0.2, 0.6, len(similarity)).astype(np.float32)
         parts = dict(found.parts) | {SIMILARITY: similarity - 2 * names, NAMES: names}  # 1 and 2 of them are as before
-        mentions.append(GoldForms(one, [found._replace(parts=parts)]))
+        mentions.append(GoldFound(one, found._replace(parts=parts)))
     fitted = fit_weights(mentions)
     assert fitted == pytest.approx((*TRUE, 2.0), abs=0.05)
     assert fit_weights(mentions, [NAMES])[:2] == (0, 0) and fit_weights(mentions, [NAMES]).names > 1
@@ -93,12 +93,12 @@ def test_the_weight_of_the_vectors_of_names_is_fitted_too():
 def parted(n):
     """Mentions whose entity has the one exact match, the least similarity and the names least alike."""
     mentions = []
-    for one, (found,) in drawn(n):
+    for one, found in drawn(n):
         similarity = found.parts[SIMILARITY]
         worst = np.arange(len(similarity)) == similarity.argmin()
         parts = {SIMILARITY: similarity, NGRAM: found.parts[NGRAM] * ~worst, EXACT: worst.astype(np.float32)}
         gold = one._replace(ids=(found.ids[similarity.argmin()],))
-        mentions.append(GoldForms(gold, [found._replace(parts=parts)]))
+        mentions.append(GoldFound(gold, found._replace(parts=parts)))
     return mentions
 
 
@@ -121,8 +121,8 @@ def test_the_more_mentions_the_nearer_to_what_they_say():
 def test_the_weights_that_stand_without_mentions_are_those_given():
     """Of candidates that are all alike, nothing can be said."""
     mentions = []
-    for one, (found,) in drawn(50):
+    for one, found in drawn(50):
         same = {part: np.full(12, 0.5, dtype=np.float32) for part in (SIMILARITY, NGRAM, EXACT)}
-        mentions.append(GoldForms(one._replace(ids=("E0",)), [found._replace(parts=same)]))
+        mentions.append(GoldFound(one._replace(ids=("E0",)), found._replace(parts=same)))
     prior = NameWeights(0.125, 7.0)
     assert fit_weights(mentions, prior=prior)[:2] == pytest.approx(prior[:2], rel=0.01)
