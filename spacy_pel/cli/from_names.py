@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,6 @@ from .printing import msg
 
 if TYPE_CHECKING:
     from spacy.language import Language
-    from spacy.tokens import Doc
 
     from ..kb.knowledge_base import KnowledgeBase
 
@@ -106,23 +105,3 @@ def learn_names(nlp: Language, gpu_id: int) -> None:
     steps = nlp.config.interpolate()["training"]["max_steps"]
     msg.info(f"Learning: {steps:,} steps of {BATCH} names; the bar tells the minutes left")
     train(nlp, None, use_gpu=gpu_id)
-
-
-def tune(nlp: Language, texts: Sequence[Path]) -> None:
-    """Fit the NIL threshold to names of the KB; what names count stays as it is by default. With a KB too small for it
-    nothing is NIL."""
-    linker: Any = nlp.get_pipe("pel_linker")
-    try:
-        too_few = linker.tune_nil(texts=_docs(nlp, texts), progress=True).too_few
-    except PelError as error:
-        msg.warn(f"Nothing is NIL yet: {error}")
-    else:
-        if too_few is not None:
-            msg.warn(too_few)
-
-
-def _docs(nlp: Language, texts: Sequence[Path]) -> Iterator[Doc]:
-    from ..corpora.plain_texts import read_plain
-
-    for path in texts:
-        yield from read_plain(path, nlp)

@@ -49,10 +49,11 @@ def new_linker(
     *,
     read_as: ReadAs,
 ) -> None:
-    """Make a pipeline that links to a vocabulary, without any annotated mention: build the KB, encode it, tune to it.
+    """Make a pipeline that links to a vocabulary, without any annotated mention: build the KB, and encode it.
 
     Names count first: exact ones, parts of them, and the long forms of abbreviations; the vectors of a pretrained
-    encoder help where names do not decide. OUT is written whole or not at all.
+    encoder help where names do not decide. Nothing is NIL until a threshold is tuned. OUT is written whole or not at
+    all.
 
     Example: python -m spacy pel new-linker products.csv linker --find
 
@@ -61,11 +62,13 @@ def new_linker(
     Example: python -m spacy pel new-linker uberon.obo linker --encoder cambridgeltl/SapBERT-from-PubMedBERT-fulltext
     """
     from ..files.folders import new_folder
-    from .from_names import check_lang, choose, learn_names, started, tune
+    from .from_names import check_lang, choose, learn_names, started
 
     start = perf_counter()
     check_out(out, force)
     check_lang(lang)
+    if texts and not learn:
+        raise PelError("--texts are read with --learn; give both, or neither.")
     for path in texts or ():
         if not path.exists():
             raise PelError(f"--texts {path} does not exist")
@@ -81,7 +84,6 @@ def new_linker(
             learn_names(nlp, gpu_id)
         linker: Any = nlp.get_pipe(LINKER)
         linker.index()
-        tune(nlp, texts or [])
         if find:
             nlp.add_pipe("pel_finder", before=LINKER)
         _write(nlp, kb, folder, out)
@@ -91,10 +93,7 @@ def new_linker(
 
 def _write(nlp: Language, kb: KnowledgeBase, folder: Path, out: Path) -> None:
     """Save the pipeline in the new `folder`, with the paths that it will have as `out`."""
-    path = str(out.absolute() / kb.path.relative_to(folder))
-    linker: Any = nlp.get_pipe(LINKER)
-    linker.tuned = linker.tuned.at(path)
-    nlp.config["paths"]["kb"] = path
+    nlp.config["paths"]["kb"] = str(out.absolute() / kb.path.relative_to(folder))
     nlp.to_disk(folder)
 
 
@@ -104,5 +103,5 @@ def _next(out: Path, find: bool) -> str:
         f'Load it:    nlp = spacy.load("{out}"){finds}\n'
         f"Correct it: python -m spacy pel link {out} texts.txt linked.jsonl, mend the ids in linked.jsonl, and\n"
         f"            python -m spacy pel convert linked.jsonl corrected.spacy\n"
-        f"Tune it:    python -m spacy pel tune-lexical {out} corrected.spacy, then tune-nil"
+        f"Tune it:    python -m spacy pel tune-lexical {out} corrected.spacy, then tune-nil: until then nothing is NIL"
     )

@@ -82,11 +82,6 @@ class Tuned:
         """What is left where the weights of names are of no use."""
         return replace(self, name_weights=None, names_context=None)
 
-    def at(self, path: str) -> Tuned:
-        """The same where the KB is moved to `path`."""
-        moved = [one and one._replace(path=path) for one in (self.context, self.names_context)]
-        return replace(self, context=moved[0], names_context=moved[1])
-
     def names_complaint(self, here: TuningContext, name: str) -> str | None:
         """Why the weights of names of the component `name` are of no use with what it has now; None: they are."""
         then = self.names_context

@@ -119,7 +119,8 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path, encoder, monkeyp
         (vocabulary, ("--encoder", "./no"), "there is no such folder"),
         (vocabulary, ("--encoder", tmp_path), "no encoder can be loaded"),
         (vocabulary, ("--lang", "qq"), "--lang qq"),
-        (vocabulary, ("--texts", tmp_path / "no.txt"), "no.txt does not exist"),
+        (vocabulary, ("--texts", tmp_path / "no.txt", "--learn"), "no.txt does not exist"),
+        (vocabulary, ("--texts", vocabulary), "--texts are read with --learn"),
     ]:
         result = new_linker(given, out, *options, *(() if "--encoder" in options else ("--encoder", encoder)))
         assert result.exit_code == 1 and message in " ".join(result.stderr.split()), result.output
