@@ -57,9 +57,7 @@ def checked(folder: Path, record: FileRecord, name: re.Pattern[str]) -> Path:
         PelError: The record names another kind of file, or the file is missing, of another size or another one. To read
             past the end of a mapped file would end the process, so its size comes first.
     """
-    if not name.fullmatch(record["name"]):
-        raise PelError(f"{folder}: its meta names {record['name']}, which is no file of an index")
-    path, size = folder / record["name"], record["size"]
+    path, size = _place(folder, record, name), record["size"]
     if not path.is_file():
         raise PelError(f"{path}: the file is missing")
     if path.stat().st_size != size:
@@ -69,9 +67,12 @@ def checked(folder: Path, record: FileRecord, name: re.Pattern[str]) -> Path:
     return path
 
 
-def changed(folder: Path, record: FileRecord) -> str | None:
-    """What is wrong with a file, all of which is read; None if all is well."""
-    path = folder / record["name"]
+def changed(folder: Path, record: FileRecord, name: re.Pattern[str]) -> str | None:
+    """What is wrong with a file, all of which is read; None if all is well. `name`: What it may be called."""
+    try:
+        path = _place(folder, record, name)
+    except PelError as error:
+        return str(error)
     if not path.is_file():
         return f"{path}: the file is missing"
     if sha256(path) != record["sha256"]:
@@ -79,13 +80,25 @@ def changed(folder: Path, record: FileRecord) -> str | None:
     return None
 
 
-def copy_file(folder: Path, to: Path, record: FileRecord) -> None:
-    """Copy a file of the KB at `folder` to the one at `to`."""
-    (to / record["name"]).parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(folder / record["name"], to / record["name"])
+def copy_file(folder: Path, to: Path, record: FileRecord, name: re.Pattern[str]) -> None:
+    """Copy a file of the KB at `folder` to the one at `to`. `name`: What it may be called.
+
+    Raises:
+        PelError: The record names another kind of file.
+    """
+    source, copy = _place(folder, record, name), to / record["name"]
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, copy)
 
 
 def refuse_link(place: Path) -> None:
     """Raise `PelError` if a folder for files is a link, and leads to what may be another's."""
     if place.is_symlink():
         raise PelError(f"{place}: is a link; copy the KB (kb.copy_to) and change the copy.")
+
+
+def _place(folder: Path, record: FileRecord, name: re.Pattern[str]) -> Path:
+    """The path of a file, which its name does not lead out of the folder."""
+    if not name.fullmatch(record["name"]):
+        raise PelError(f"{folder}: its meta names {record['name']}, which is no file of an index")
+    return folder / record["name"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import PelError
 from .index.entity_index import EntityIndex
+from .index.on_disk import FILE_NAME
 from .index.vectors import BLOCK, FLAT
 from .knowledge_base import KnowledgeBase
 from .stored_files import changed
@@ -52,7 +53,7 @@ def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: N
 
 def _file_problems(kb: KnowledgeBase, index: EntityIndex) -> Iterator[str]:
     for file in index.record["files"].values():
-        if problem := changed(kb.path, file):
+        if problem := changed(kb.path, file, FILE_NAME):
             yield problem
 
 

@@ -140,7 +140,7 @@ def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
 def copy_files(folder: Path, to: Path, records: Mapping[str, IndexRecord]) -> None:
     """Copy the files of the indexes in `records` from the KB at `folder` to the one at `to`."""
     for file in (file for record in records.values() for file in record["files"].values()):
-        copy_file(folder, to, file)
+        copy_file(folder, to, file, FILE_NAME)
 
 
 def _write_owners(folder: Path, path: Path, owners: np.ndarray) -> FileRecord:

@@ -309,14 +309,14 @@ class RecordStore:
                     del now["indexes"][fingerprint]
                 schema.write_meta(copy, now)
             if "file" in now.get("names", {}):
-                copy_file(self.path.parent, path.parent, now["names"]["file"])
+                copy_file(self.path.parent, path.parent, now["names"]["file"], name_files.FILE_NAME)
 
     def damage(self) -> list[str]:
         """Read the whole file, and say what is wrong with it. Nobody can change it meanwhile."""
         found = self._read(self._damage)
         file = self.latest.get("names", {}).get("file")
         with damage_named(self.path):
-            problem = file and changed(self.path.parent, file)
+            problem = file and changed(self.path.parent, file, name_files.FILE_NAME)
         return [*found, problem] if problem else found
 
     @property

@@ -220,6 +220,11 @@ def test_a_file_outside_the_kb_is_never_read(tmp_path, name):
     with pytest.raises(PelError, match="which is no file of an index"):
         kb.records.change(edit)
         KnowledgeBase(kb.path).names.match("valves")
+    assert [problem for problem in verify(KnowledgeBase(kb.path)) if "which is no file of an index" in problem]
+    with pytest.raises(PelError, match="which is no file of an index"):
+        KnowledgeBase(kb.path).copy_to(tmp_path / "deep" / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "kb", "outside.bin"]
+    assert not list((tmp_path / "deep").iterdir())
 
 
 def test_a_linked_folder_is_not_written_to(tmp_path):
