@@ -243,6 +243,17 @@ def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
     assert (figures["entities"], figures["index"]) == (700, "IVF8,SQ8")
     assert figures["names"] > 700 and 0 < figures["names: share of the mentions that are one"] <= 1
     assert 0 < figures["top-1 as by exact search"] <= figures["exact top-1 among the 64 found"] <= 1
+    run_project(folder, "name-vectors")
+    figures = srsly.read_json(folder / "metrics" / "scale.json")
+    assert figures["name vectors: index"] == "flat" and figures["name vectors"] > 700
+    assert figures["name vectors: first entity as by exact search"] > 0.99
+    nlp.get_pipe("pel_linker").index()
+    nlp.to_disk(tmp_path / "linker")
+    types = "flat IVF8,SQ8@2"
+    assert "`IVF8,SQ8@2`" in run_project(folder, "index-types", jittered=500, types=types)
+    given["linker"] = tmp_path / "linker"
+    recall = run_project(folder, "index-recall", **given, recall_types=types)
+    assert recall.index("`flat`") < recall.index("`IVF8,SQ8@2`")
 
 
 def test_ablation(copied, made_data, tiny_bert):
