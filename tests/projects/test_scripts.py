@@ -176,7 +176,8 @@ def test_variants_are_what_the_linker_finds_with_those_settings(tmp_path):
     write_docs(tmp_path / "dev.spacy", [nlp.make_doc("x"), *make_docs(nlp)])
     variants = script("variants", "shared")
     corpus = tmp_path / "dev.spacy"
-    variants.main(tmp_path / "linker", corpus, tmp_path / "m", corpus, corpus, "tiny", ",".join(variants.VARIANTS))
+    wanted = ",".join(variants.VARIANTS)
+    variants.main(tmp_path / "linker", corpus, tmp_path / "m", corpus, corpus, None, "tiny", wanted)
     found = {path.stem.removeprefix("tiny-"): srsly.read_json(path) for path in (tmp_path / "m").glob("*.json")}
     assert set(found) == set(variants.VARIANTS)
     assert found["vectors"]["lexical"] is None is found["abbreviations"]["lexical"]
@@ -200,7 +201,12 @@ def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     corpus = tmp_path / "dev.spacy"
     write_docs(corpus, make_docs(nlp))
     wanted = "vectors,hybrid-abbreviations", "entity,names,both"
-    script("variants", "shared").main(tmp_path / "linker", corpus, tmp_path / "m", corpus, corpus, "tiny", *wanted)
+    main = script("variants", "shared").main
+    main(tmp_path / "linker", corpus, tmp_path / "m", corpus, corpus, None, "tiny", *wanted)
+    main(tmp_path / "linker", corpus, tmp_path / "again", corpus, None, tmp_path / "m", "tiny", *wanted)
+    for path in (tmp_path / "m").glob("*.json"):
+        again = srsly.read_json(tmp_path / "again" / path.name)
+        assert again == srsly.read_json(path) | {"mentions_per_second": again["mentions_per_second"]}
     found = {path.stem.removeprefix("tiny-"): srsly.read_json(path) for path in (tmp_path / "m").glob("*.json")}
     assert set(found) == {f"{kind}-{key}" for kind in wanted[1].split(",") for key in wanted[0].split(",")}
     by_form = [
