@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
+from spacy.vocab import Vocab
 from thinc.api import Config
 from tiny import make_docs, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
-from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -254,6 +255,25 @@ def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
     given["linker"] = tmp_path / "linker"
     recall = run_project(folder, "index-recall", **given, recall_types=types)
     assert recall.index("`flat`") < recall.index("`IVF8,SQ8@2`")
+
+
+def test_few_annotations(copied, made_data, tiny_bert):
+    copied("bc5cdr")
+    folder = copied("few_annotations")
+    variables = {"data": made_data, "encoder": tiny_bert, "steps": 3}
+    for command in ("data", "baselines", "untrained", "learn", "few-10"):
+        run_project(folder, command, **variables)
+    printed = run_project(folder, "figure")
+    metrics = {name: srsly.read_json(folder / "metrics" / f"{name}-0.json") for name in ("untrained", "0", "10")}
+    assert [one["steps"] for one in metrics.values()] == [0, 3, 3] and metrics["10"]["abstracts"] == 10
+    assert metrics["0"]["nil_threshold"] is not None is not metrics["10"]["nil_threshold"]
+    assert metrics["untrained"]["nil_threshold"] is None is metrics["untrained"]["unseen_recall_at_1"]
+    train, tune = (read_docs(folder / "training" / "10-0" / f"{part}.spacy", Vocab()) for part in ("train", "tune"))
+    texts, held_out = {doc.text for doc in train}, {doc.text for doc in tune}
+    assert (len(texts), len(held_out), len(texts | held_out)) == (8, 2, 10)
+    for name, one in (("10", metrics["10"]), ("untrained, no annotation", metrics["untrained"])):
+        assert f"| {name}" in printed and f"| {one['recall_at_1']:.3f} | {one['recall_at_64']:.3f} |" in printed
+    assert (folder / "figures" / "curve.png").stat().st_size > 1000
 
 
 def test_ablation(copied, made_data, tiny_bert):

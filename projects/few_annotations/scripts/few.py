@@ -1,0 +1,130 @@
+"""Linkers that were trained on few annotated abstracts, or on none, and the curve over their number."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import spacy as spacy_
+import srsly
+import typer
+from thinc.api import Config
+
+from spacy_pel.corpora.docbin import read_docs, write_docs
+
+TUNED_ON = 5  # every fifth annotated abstract is kept for weights and the threshold, as `new-project` does
+MEASURES = {
+    "recall_at_1": "recall@1",
+    "seen_recall_at_1": "recall@1 of seen ids",
+    "unseen_recall_at_1": "recall@1 of unseen ids",
+    "nil_auprc": "average precision of NIL",
+}
+BASELINES = {"baseline-exact-alias": "exact alias", "baseline-tfidf-long-forms": "TF-IDF with long forms"}
+
+app = typer.Typer(help=__doc__)
+
+
+@app.command()
+def run(
+    abstracts: Annotated[int, typer.Argument(help="Annotated abstracts to learn from; 0: the names of the KB alone")],
+    learn: Annotated[bool, typer.Option(help="Train; else the encoder as it comes")] = True,
+    steps: Annotated[int, typer.Option(help="Optimiser steps")] = 150,
+    seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+) -> None:
+    """Draw the abstracts, train, index, tune on those that training did not see, evaluate on the development split."""
+    name = f"{abstracts if learn else 'untrained'}-{seed}"
+    folder, gpu = Path("training") / name, ("--gpu-id", gpu_id)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tune = cut(abstracts, folder, seed)
+    config = Config().from_disk("configs/few.cfg", interpolate=False)
+    if not abstracts:
+        config["corpora"]["train"] = config["corpora"]["train"]["aliases"]
+    config["system"]["seed"], config["training"]["max_steps"] = seed, steps
+    config["training"]["optimizer"]["learn_rate"]["total_steps"] = steps
+    config["paths"]["train"] = str(folder / "train.spacy")
+    config.to_disk(folder / "few.cfg")
+    if learn:
+        spacy("train", folder / "few.cfg", "--output", folder, *gpu)
+    else:
+        spacy("assemble", folder / "few.cfg", folder / "model-last")
+    spacy("pel", "index", folder / "model-last", "kb", folder / "linker", *gpu)
+    if learn:
+        spacy("pel", "tune-lexical", folder / "linker", *tune, *gpu)
+        spacy("pel", "tune-nil", folder / "linker", *tune, *gpu)
+    metrics = Path("metrics") / f"{name}.json"
+    known = ("--train", folder / "train.spacy") if abstracts else ()
+    spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, *gpu)
+    srsly.write_json(metrics, {**srsly.read_json(metrics), "abstracts": abstracts, "steps": steps * learn})
+    for part in ("linker", "model-last", "model-best"):
+        shutil.rmtree(folder / part, ignore_errors=True)
+
+
+def cut(abstracts: int, folder: Path, seed: int) -> list[Path]:
+    """Write FOLDER/train.spacy, and what to tune on if so many abstracts are enough for both. More abstracts hold all
+    that fewer do."""
+    if not abstracts:
+        return []
+    docs = list(read_docs(Path("corpus/train.spacy"), spacy_.blank("en").vocab))
+    random.Random(seed).shuffle(docs)
+    docs = docs[:abstracts]
+    held_out = docs[TUNED_ON - 1 :: TUNED_ON]
+    write_docs(folder / "train.spacy", [doc for doc in docs if doc not in held_out])
+    if not held_out:
+        return []
+    write_docs(folder / "tune.spacy", held_out)
+    return [folder / "tune.spacy"]
+
+
+@app.command()
+def figure(
+    metrics: Annotated[Path, typer.Argument(help="Folder of the runs' JSON files")],
+    output: Annotated[Path, typer.Argument(help="Picture without its suffix: .png and .svg are written")],
+) -> None:
+    """Draw recall@1 and NIL over the number of annotated abstracts, and write METRICS/table.md."""
+    from matplotlib.figure import Figure
+
+    from spacy_pel.reports.plots import save_figure
+
+    runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in metrics.glob("*.json")}
+    trained = sorted((one for one in runs.values() if one.get("steps")), key=lambda one: one["abstracts"])
+    lines = {f"untrained, no annotation ({name})": one for name, one in runs.items() if name.startswith("untrained")}
+    lines |= {label: runs[name] for name, label in BASELINES.items()}
+    drawn = Figure(figsize=(11, 4.5), layout="constrained")
+    recall, nil = drawn.subplots(1, 2)
+    for number, (key, label) in enumerate(MEASURES.items()):
+        points = [(one["abstracts"], one[key]) for one in trained if one[key] is not None]
+        axes = nil if key.startswith("nil") else recall
+        axes.plot(*zip(*points, strict=True), "o-", color=f"C{number}", label=label)
+    for number, (label, one) in enumerate(lines.items()):
+        style = {"color": f"C{number + len(MEASURES)}", "linestyle": ":"}
+        recall.axhline(one["recall_at_1"], label=label, **style)
+        nil.axhline(one["nil_auprc"], label=label, **style)
+    for axes in (recall, nil):
+        axes.set_xscale("symlog", linthresh=10)
+        axes.set(xlabel="annotated abstracts", xticks=sorted({one["abstracts"] for one in trained}))
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+    save_figure(drawn, output)
+    rows = {str(one["abstracts"]): one for one in trained} | lines
+    columns = ("recall_at_1", "recall_at_64", *list(MEASURES)[1:])
+    table = ["| annotated abstracts | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
+    for label, one in rows.items():
+        cells = ("–" if one[key] is None else format(one[key], ".3f") for key in columns)
+        table.append(f"| {label} | {' | '.join(cells)} |")
+    (metrics / "table.md").write_text("\n".join(table) + "\n", encoding="utf-8")
+    typer.echo("\n".join(table))
+
+
+def spacy(*arguments: object) -> None:
+    subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)], check=True)
+
+
+if __name__ == "__main__":
+    app()
