@@ -61,7 +61,7 @@ def run(
     known = ("--train", folder / "train.spacy") if abstracts else ()
     spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, *gpu)
     srsly.write_json(metrics, {**srsly.read_json(metrics), "abstracts": abstracts, "steps": steps * learn})
-    for part in ("linker", "model-last", "model-best"):
+    for part in ("linker", "model-best"):
         shutil.rmtree(folder / part, ignore_errors=True)
 
 
