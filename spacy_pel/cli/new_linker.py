@@ -12,7 +12,7 @@ from ..errors import PelError
 from .app import command
 from .encoder import ENCODER, TEMPLATE, encoder_named
 from .index import Vectors, check_out
-from .pipeline import GPU_ID, use_gpu, warnings_shown
+from .pipeline import GPU_ID, blank, use_gpu, warnings_shown
 from .printing import echo, msg
 from .vocabulary import ReadAs, takes_vocabulary
 
@@ -62,11 +62,11 @@ def new_linker(
     Example: python -m spacy pel new-linker uberon.obo linker --encoder cambridgeltl/SapBERT-from-PubMedBERT-fulltext
     """
     from ..files.folders import new_folder
-    from .from_names import check_lang, choose, learn_names, started
+    from .from_names import choose, learn_names, started
 
     start = perf_counter()
     check_out(out, force)
-    check_lang(lang)
+    blank(lang)  # before a large vocabulary is read
     if texts and not learn:
         raise PelError("--texts are read with --learn; give both, or neither.")
     for path in texts or ():

@@ -1,0 +1,50 @@
+"""A corpus with gold mentions as every command reads it, in each of its formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ..files.lines import unpacked_suffix
+from .docbin import read_docs
+from .linked_lines import read_linked_lines
+from .pubtator import PubTatorReader
+
+
+class Format(str, Enum):
+    """What a corpus may be written in."""
+
+    pubtator = "pubtator"
+    jsonl = "jsonl"
+    spacy = "spacy"
+
+
+def format_of(path: Path) -> Format | None:
+    """The format that the name of `path` tells, if it tells one; of a folder, `spacy`."""
+    kind = "spacy" if path.is_dir() else unpacked_suffix(path).removeprefix(".")
+    return Format(kind) if kind in (Format.jsonl.value, Format.spacy.value) else None
+
+
+def read_gold(path: Path, nlp: Language, format: Format | None = None, *, strip_prefix: str = "") -> Iterator[Doc]:
+    """Yield the Docs of a corpus, with their gold mentions.
+
+    Args:
+        path: The file, or a folder of `.spacy` files.
+        nlp: Gives the vocabulary and, for texts, the tokenizer.
+        format: None: the one that the name tells, else `spacy`.
+        strip_prefix: Is taken off every id, but for those of `.spacy` files.
+
+    Raises:
+        PelError: It cannot be read so.
+    """
+    match format or format_of(path):
+        case Format.pubtator:
+            yield from PubTatorReader(path, nlp, strip_prefix=strip_prefix)
+        case Format.jsonl:
+            yield from read_linked_lines(path, nlp, strip_prefix=strip_prefix)
+        case _:
+            yield from read_docs(path, nlp.vocab)
