@@ -9,6 +9,7 @@ from pathlib import Path
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from ..errors import PelError
 from ..files.lines import unpacked_suffix
 from .docbin import read_docs
 from .linked_lines import read_linked_lines
@@ -36,7 +37,7 @@ def read_gold(path: Path, nlp: Language, format: Format | None = None, *, strip_
         path: The file, or a folder of `.spacy` files.
         nlp: Gives the vocabulary and, for texts, the tokenizer.
         format: None: the one that the name tells, else `spacy`.
-        strip_prefix: Is taken off every id, but for those of `.spacy` files.
+        strip_prefix: Is taken off every id; not for `.spacy` files.
 
     Raises:
         PelError: It cannot be read so.
@@ -46,5 +47,10 @@ def read_gold(path: Path, nlp: Language, format: Format | None = None, *, strip_
             yield from PubTatorReader(path, nlp, strip_prefix=strip_prefix)
         case Format.jsonl:
             yield from read_linked_lines(path, nlp, strip_prefix=strip_prefix)
+        case _ if strip_prefix:
+            raise PelError(
+                f"--strip-prefix is for PubTator and JSON lines, and {path} keeps its ids as they are: leave it "
+                "out, or write them without it"
+            )
         case _:
             yield from read_docs(path, nlp.vocab)
