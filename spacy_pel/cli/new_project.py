@@ -212,7 +212,10 @@ def _mentions(corpus: Path, dev: Path | None, strip_prefix: str) -> tuple[list[G
 
 
 def _read_docs(path: Path, strip_prefix: str) -> list[Doc]:
-    return list(read_gold(path, blank("en"), _format(path), strip_prefix=strip_prefix))
+    from tqdm import tqdm
+
+    docs = read_gold(path, blank("en"), _format(path), strip_prefix=strip_prefix)
+    return list(tqdm(docs, desc="Documents", unit=" documents", disable=None))
 
 
 def _check_gold(mentions: list[GoldMention], there: _Read, kb: Path, corpus: Path) -> int:
