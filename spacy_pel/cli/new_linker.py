@@ -101,7 +101,6 @@ def _next(out: Path, find: bool) -> str:
     finds = "" if find else "  (after a component that finds mentions, such as an NER; --find adds one)"
     return (
         f'Load it:    nlp = spacy.load("{out}"){finds}\n'
-        f"Correct it: python -m spacy pel link {out} texts.txt linked.jsonl, mend the ids in linked.jsonl, and\n"
-        f"            python -m spacy pel convert linked.jsonl corrected.spacy\n"
-        f"Tune it:    python -m spacy pel tune-lexical {out} corrected.spacy, then tune-nil: until then nothing is NIL"
+        f"Correct it: python -m spacy pel link {out} texts.txt linked.jsonl, and mend the ids in linked.jsonl\n"
+        f"Tune it:    python -m spacy pel tune-lexical {out} linked.jsonl, then tune-nil: until then nothing is NIL"
     )

@@ -18,7 +18,7 @@ from .app import command
 from .encoder import TEMPLATE, Template, check_encoder, template_of
 from .pipeline import blank, warnings_shown
 from .printing import echo, msg
-from .vocabulary import ReadAs, takes_vocabulary, with_progress
+from .vocabulary import ReadAs, print_skipped, takes_vocabulary, with_progress
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -94,9 +94,6 @@ def new_project(
     if corpus is None:
         _write_without_corpus(folder, kb, read_as, encoder, template, dev)
         return
-    for path in filter(None, (corpus, dev)):
-        if not path.exists():
-            raise PelError(f"{path} does not exist")
     with warnings_shown():
         there = _read_kb(kb, read_as)
     train_mentions, dev_mentions = _mentions(corpus, dev, strip_prefix)
@@ -132,11 +129,12 @@ def _write_without_corpus(
     """Write the project that makes a linker of the KB alone.
 
     Raises:
-        PelError: The KB is not there, is not to be read so, or there are development documents.
+        PelError: The KB is not there, its first entity cannot be read, or there are development documents.
     """
     if dev is not None:
         raise PelError(f"--dev {dev}: there is no training to measure; give --corpus too, or `spacy pel evaluate` it")
-    read_as.records(kb)
+    with warnings_shown():
+        next(iter(read_as.records(kb)), None)
     options = "" if encoder is None else f" --encoder {shlex.quote(_absolute(encoder))}"
     options += "" if template is None else f" --template {template.value}"
     values = {
@@ -187,6 +185,7 @@ def _read_kb(path: Path, read_as: ReadAs) -> _Read:
     for entity in with_progress(records):
         ids.add(entity.id)
         has_types = has_types or bool(entity.types)
+    print_skipped(records.skipped)
     retired = {old for old, successor in records.retired if successor in ids}
     return _Read(len(ids), ids | retired, has_types)
 

@@ -40,8 +40,10 @@ def read_gold(path: Path, nlp: Language, format: Format | None = None, *, strip_
         strip_prefix: Is taken off every id; not for `.spacy` files.
 
     Raises:
-        PelError: It cannot be read so.
+        PelError: It is not there, or cannot be read so.
     """
+    if not path.exists():
+        raise PelError(f"{path} does not exist: name a corpus with gold mentions")
     match format or format_of(path):
         case Format.pubtator:
             yield from PubTatorReader(path, nlp, strip_prefix=strip_prefix)

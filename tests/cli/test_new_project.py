@@ -66,7 +66,9 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert nlp.pipe_names == ["pel_linker"]
     # 8 of the 16 documents to learn from are linked: one batch an epoch
     assert nlp.config["training"]["max_epochs"] == 20
-    assert nlp.config["training"]["optimizer"]["learn_rate"]["total_steps"] == 20
+    training = nlp.config.interpolate()["training"]
+    assert training["max_steps"] == training["optimizer"]["learn_rate"]["total_steps"] == 20
+    assert training["logger"] == {**training["logger"], "@loggers": "spacy.ConsoleLogger.v3", "progress_bar": "train"}
     assert nlp.config["paths"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
     assert nlp.config["components"]["pel_linker"]["model"]["entity_template"] == "general"  # the KB has no types
 
@@ -98,6 +100,8 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
     nothing.write_text("<kb/>")
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
+    columns = tmp_path / "columns.csv"
+    columns.write_text("code,name\nD1,Fever\n")
     docs = tmp_path / "docs.spacy"
     write_docs(docs, PubTatorReader(corpus, spacy.blank("en")))
     folder = tmp_path / "project"
@@ -107,6 +111,10 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
         (("--kb", nothing, "--corpus", corpus), r"nothing.xml: the name does not tell .* say it with --format"),
         (("--kb", nothing), r"nothing.xml: the name does not tell .* say it with --format"),
         (("--kb", empty, "--corpus", corpus), r"empty.jsonl: holds no entities"),
+        (("--kb", tmp_path / "nowhere", "--corpus", corpus), r"nowhere does not exist"),
+        (("--kb", tmp_path / "nowhere"), r"nowhere does not exist"),
+        (("--kb", columns), r"columns.csv:1: no column \"id\" among \['code', 'name'\]"),
+        (("--kb", columns, "--columns", "id=code", "--corpus", tmp_path / "no.jsonl"), r"no.jsonl does not exist"),
         (("--kb", kb, "--columns", "id=x", "--corpus", corpus), r"--columns: is for csv, not for jsonl"),
         (("--kb", kb, "--columns", "id=x"), r"--columns: is for csv, not for jsonl"),
         (("--kb", kb, "--corpus", tmp_path / "no.txt"), r"no.txt does not exist"),
@@ -154,7 +162,7 @@ def test_without_a_corpus_it_makes_a_linker_of_the_kb(tmp_path, kb, corpus):
 
 def write_csv(folder):
     path = folder / "a (small) kb.csv"
-    path.write_text("it's number,term\nD1,Fever\n")
+    path.write_text("it's number,term,tipes\nD1,Fever,Sign\n")
     return path, ("--columns", "id=it's number,name=term")
 
 
@@ -194,6 +202,8 @@ def test_whatever_build_kb_reads_is_a_kb(tmp_path, monkeypatch, corpus, write):
     result = new_project(folder, "--kb", source, "--corpus", corpus, *options)
     assert result.exit_code == 0, result.output
     assert "1 entities; of 16 mentions to learn from, 8 have an id of the KB" in result.output
+    printed = " ".join(result.output.split())
+    assert ('column "tipes", which is no field; did you mean "types"?' in printed) is (write is write_csv)
     monkeypatch.chdir(folder)
     run_lines(folder, *scripts(folder)["build-kb"])
     kb = KnowledgeBase("kb")
