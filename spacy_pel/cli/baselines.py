@@ -10,6 +10,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
+from .pipeline import blank
 from .printing import msg
 
 SHOWN = ("recall_at_1", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1", "nil_f1", "mentions_per_second")
@@ -18,10 +19,14 @@ SHOWN = ("recall_at_1", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1"
 @command("baselines")
 def baselines(
     kb: Annotated[Path, typer.Argument(help="A KB folder; it needs no vectors", metavar="KB")],
-    corpus: Annotated[Path, typer.Argument(help="A corpus with gold mentions", metavar="CORPUS.spacy")],
+    corpus: Annotated[
+        Path,
+        typer.Argument(help="A corpus with gold mentions: .spacy, or .jsonl as `link` writes it", metavar="CORPUS"),
+    ],
     metrics: Annotated[Path, typer.Argument(help="Folder for baseline-NAME.json", metavar="METRICS_DIR")],
     train: Annotated[Path | None, typer.Option(help="The training corpus: tells seen ids, ambiguous forms")] = None,
     tune: Annotated[Path | None, typer.Option(help="Tune each baseline's NIL threshold on this corpus")] = None,
+    lang: Annotated[str, typer.Option(help="Language whose tokenizer is used, for .jsonl")] = "en",
     top_k: Annotated[int, typer.Option(min=1, help="Candidates a mention")] = 64,
 ) -> None:
     """Measure exact alias match and TF-IDF on a corpus, as `evaluate` measures a linker.
@@ -32,16 +37,14 @@ def baselines(
 
     Example: python -m spacy pel baselines kb corpus/dev.spacy metrics --train corpus/train.spacy
     """
-    from spacy.vocab import Vocab
-
-    from ..corpora.docbin import read_docs
+    from ..corpora.gold_corpus import read_gold
     from ..evaluation.baselines import evaluate_baselines, require_sklearn
     from ..files.atomic import write_atomically
     from ..kb.knowledge_base import KnowledgeBase
 
     require_sklearn()
-    vocab = Vocab()
-    docs, learnt, tuning = (list(read_docs(path, vocab)) if path else [] for path in (corpus, train, tune))
+    nlp = blank(lang)
+    docs, learnt, tuning = (list(read_gold(path, nlp)) if path else [] for path in (corpus, train, tune))
     measured = evaluate_baselines(KnowledgeBase(kb), docs, train=learnt, tune=tuning, progress=True, k=top_k)
     rows = []
     try:

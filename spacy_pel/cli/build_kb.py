@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @command("build-kb")
 @takes_vocabulary
 def build_kb(
-    source: Annotated[Path, typer.Argument(help="File or folder with the entity records")],
+    source: Annotated[Path, typer.Argument(help="File or folder with the entity records, or a KB that is built")],
     out: Annotated[Path | None, typer.Argument(help="KB folder to write")] = None,
     source_note: Annotated[str, typer.Option("--source", help="Note: where the records come from")] = "",
     release: Annotated[str, typer.Option("--release", help="Note: their release")] = "",
@@ -53,6 +53,7 @@ def build_kb(
     if out is None and not dry_run:
         raise PelError("OUT: name the KB folder to write, or only count with --dry-run.")
     left_out = HoldOut(hold_out, frozenset(split_values(hold_out_types)), seed)
+    notes = {"source": source_note, "release": release, "licence": licence}
     start = time.perf_counter()
     with warnings_shown():
         records = read_as.records(source)
@@ -65,9 +66,7 @@ def build_kb(
         kb = KnowledgeBase.create(
             out,
             with_progress(records),
-            source=source_note,
-            release=release,
-            licence=licence,
+            **{key: given or records.notes.get(key, "") for key, given in notes.items()},
             retired=records.retired,
             overwrite=force,
         )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..corpora.gold_corpus import Format
 from ..errors import PelError
-from ..files.lines import unpacked_suffix
 from .app import command
+from .pipeline import blank
 from .printing import msg
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from ..corpora.pubtator import PubTatorCounts
 
 LINES_SHOWN = 5
-
-
-class Format(str, Enum):
-    """The formats that can be read."""
-
-    pubtator = "pubtator"
-    jsonl = "jsonl"
-    spacy = "spacy"
 
 
 @command("convert")
@@ -53,25 +45,21 @@ def convert(
 
     Example: python -m spacy pel convert corrected.jsonl corpus/mine.spacy
     """
-    import spacy
     from tqdm import tqdm
 
-    from ..corpora.docbin import read_docs, write_docs
-    from ..corpora.linked_lines import read_linked_lines
+    from ..corpora.docbin import write_docs
+    from ..corpora.gold_corpus import format_of, read_gold
     from ..corpora.pubtator import PubTatorReader
     from ..mentions.gold import gold_mentions
 
-    try:
-        nlp = spacy.blank(lang)
-    except ImportError as error:
-        raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
-    format = format or _format_of(source)
+    nlp = blank(lang)
+    format = format or format_of(source)
+    if format is None:
+        raise PelError(f"{source}: its suffix does not tell what it is; say --format pubtator, jsonl or spacy")
     pubtator = PubTatorReader(source, nlp, strict=strict, strip_prefix=strip_prefix)
     reader: Iterable[Doc] = pubtator
-    if format is Format.jsonl:
-        reader = read_linked_lines(source, nlp, strip_prefix=strip_prefix)
-    elif format is Format.spacy:
-        reader = read_docs(source, nlp.vocab)
+    if format is not Format.pubtator:
+        reader = read_gold(source, nlp, format, strip_prefix=strip_prefix)
     docs = list(tqdm(reader, desc="Converting", unit=" documents", disable=None))
     kept = [doc for i, doc in enumerate(docs) if held_out is None or i % fold]
     if not kept:
@@ -85,20 +73,6 @@ def convert(
     if held_out:
         write_docs(held_out, docs[::fold])
         msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")
-
-
-def _format_of(source: Path) -> Format:
-    """By the suffix of `source`.
-
-    Raises:
-        PelError: That does not tell.
-    """
-    kind = unpacked_suffix(source).removeprefix(".")
-    if source.is_dir() or kind == Format.spacy.value:
-        return Format.spacy
-    if kind == Format.jsonl.value:
-        return Format.jsonl
-    raise PelError(f"{source}: its suffix does not tell what it is; say --format pubtator, jsonl or spacy")
 
 
 def _print_counts(counts: PubTatorCounts) -> None:

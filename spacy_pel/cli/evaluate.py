@@ -35,7 +35,10 @@ TABLE = {
 @command("evaluate")
 def evaluate(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB")],
-    corpus: Annotated[Path, typer.Argument(help="A corpus with gold mentions", metavar="CORPUS.spacy")],
+    corpus: Annotated[
+        Path,
+        typer.Argument(help="A corpus with gold mentions: .spacy, or .jsonl as `link` writes it", metavar="CORPUS"),
+    ],
     output: Annotated[Path | None, typer.Option(help="Write the measures here, as JSON")] = None,
     train: Annotated[Path | None, typer.Option(help="The training corpus: tells seen ids, ambiguous forms")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Use the first N documents only; 0 uses all")] = 0,
@@ -57,7 +60,7 @@ def evaluate(
     """
     from itertools import islice
 
-    from ..corpora.docbin import read_docs
+    from ..corpora.gold_corpus import read_gold
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.evaluate import measure
     from ..files.atomic import write_atomically
@@ -66,8 +69,8 @@ def evaluate(
     if plots:
         require_matplotlib()
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    docs = list(islice(read_docs(corpus, nlp.vocab), limit or None))
-    learnt = list(read_docs(train, nlp.vocab)) if train else None
+    docs = list(islice(read_gold(corpus, nlp), limit or None))
+    learnt = list(read_gold(train, nlp)) if train else None
     if plots:
         _make_folder(plots)
     try:

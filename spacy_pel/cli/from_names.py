@@ -7,7 +7,6 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import PelError
 from .encoder import Template, template_of
 from .printing import msg
 
@@ -51,16 +50,6 @@ def choose(kb: KnowledgeBase, template: Template | None, vectors: str | None) ->
         f"{len(kb):,} entities of {n_types:,} types, {n_definitions:,} with a definition: "
         f"the encoder reads {read[vectors]}{text}",
     )
-
-
-def check_lang(lang: str) -> None:
-    """Raise `PelError` where spaCy has no tokenizer for that language."""
-    import spacy
-
-    try:
-        spacy.blank(lang)
-    except ImportError as error:
-        raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
 
 
 def started(kb: KnowledgeBase, encoder: str, chosen: Chosen, *, lang: str, texts: Sequence[Path]) -> Language:

@@ -12,7 +12,7 @@ from ..errors import PelError
 from .app import command
 from .encoder import ENCODER, TEMPLATE, encoder_named
 from .index import Vectors, check_out
-from .pipeline import GPU_ID, use_gpu, warnings_shown
+from .pipeline import GPU_ID, blank, use_gpu, warnings_shown
 from .printing import echo, msg
 from .vocabulary import ReadAs, takes_vocabulary
 
@@ -62,11 +62,11 @@ def new_linker(
     Example: python -m spacy pel new-linker uberon.obo linker --encoder cambridgeltl/SapBERT-from-PubMedBERT-fulltext
     """
     from ..files.folders import new_folder
-    from .from_names import check_lang, choose, learn_names, started
+    from .from_names import choose, learn_names, started
 
     start = perf_counter()
     check_out(out, force)
-    check_lang(lang)
+    blank(lang)  # before a large vocabulary is read
     if texts and not learn:
         raise PelError("--texts are read with --learn; give both, or neither.")
     for path in texts or ():
@@ -101,7 +101,6 @@ def _next(out: Path, find: bool) -> str:
     finds = "" if find else "  (after a component that finds mentions, such as an NER; --find adds one)"
     return (
         f'Load it:    nlp = spacy.load("{out}"){finds}\n'
-        f"Correct it: python -m spacy pel link {out} texts.txt linked.jsonl, mend the ids in linked.jsonl, and\n"
-        f"            python -m spacy pel convert linked.jsonl corrected.spacy\n"
-        f"Tune it:    python -m spacy pel tune-lexical {out} corrected.spacy, then tune-nil: until then nothing is NIL"
+        f"Correct it: python -m spacy pel link {out} texts.txt linked.jsonl, and mend the ids in linked.jsonl\n"
+        f"Tune it:    python -m spacy pel tune-lexical {out} linked.jsonl, then tune-nil: until then nothing is NIL"
     )

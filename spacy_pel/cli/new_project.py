@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 import string
-from collections.abc import Iterator
 from itertools import chain
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ..corpora.gold_corpus import Format, format_of, read_gold
 from ..errors import PelError
 from .app import command
 from .encoder import TEMPLATE, Template, check_encoder, template_of
-from .pipeline import warnings_shown
+from .pipeline import blank, warnings_shown
 from .printing import echo, msg
+from .vocabulary import ReadAs, print_skipped, takes_vocabulary, with_progress
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 FILES = {"project.yml": "project.yml", "train.cfg": "configs/train.cfg"}
 FILES_WITHOUT_CORPUS = {"names_project.yml": "project.yml"}
-KB_FORMATS = ("jsonl", "csv")
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32  # of the template's config
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 2, 20  # epochs for about so many steps; each costs a pass over the KB
@@ -42,20 +43,37 @@ class _Template(string.Template):
     delimiter = "%"
 
 
+class _Read(NamedTuple):
+    """What was read of a KB.
+
+    Attributes:
+        entities: Their number.
+        ids: Theirs, and those that have become one of them.
+        has_types: Whether any entity has a type.
+    """
+
+    entities: int
+    ids: set[str]
+    has_types: bool
+
+
 @command("new-project")
+@takes_vocabulary
 def new_project(
     folder: Annotated[Path, typer.Argument(help="Folder to create", metavar="DIR")],
-    kb: Annotated[Path, typer.Option(help="Entity records: .jsonl, .csv or .tsv; without --corpus also .obo or a KB")],
+    kb: Annotated[Path, typer.Option(help="Entity records in any format of build-kb, or a KB that is built")],
     corpus: Annotated[
-        Path | None, typer.Option(help="Annotated documents: .spacy, or PubTator under any other name")
+        Path | None, typer.Option(help="Annotated documents: .spacy, .jsonl, or PubTator under any other name")
     ] = None,
     dev: Annotated[Path | None, typer.Option(help="Development documents; else every fifth of CORPUS")] = None,
     encoder: Annotated[
         str | None, typer.Option(help="Pretrained encoder: Hugging Face name or folder [default: all-MiniLM-L6-v2]")
     ] = None,
     template: TEMPLATE = None,
-    strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id of a PubTator corpus, say UMLS:")] = "",
+    strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id of the corpus, say UMLS:")] = "",
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that is there already")] = False,
+    *,
+    read_as: ReadAs,
 ) -> None:
     """Create a spaCy project that trains and evaluates a linker on your own KB and corpus; without a corpus, one that
     makes a linker of the KB alone, as `new-linker` does.
@@ -65,44 +83,36 @@ def new_project(
 
     Example: python -m spacy pel new-project my_linker --kb entities.jsonl --corpus annotated.pubtator
 
-    Example: python -m spacy pel new-project my_linker --kb products.csv
-    """
-    from ..kb.readers import format_of
+    Example: python -m spacy pel new-project my_linker --kb products.csv --columns id=number --corpus corrected.jsonl
 
+    Example: python -m spacy pel new-project my_linker --kb uberon.obo
+    """
     if folder.exists() and not force:
         raise PelError(f"{folder} is there already: choose another folder, or write into it with --force")
     if encoder is not None:
         check_encoder(encoder)
     if corpus is None:
-        _write_without_corpus(folder, kb, encoder, template, dev)
+        _write_without_corpus(folder, kb, read_as, encoder, template, dev)
         return
-    for path in filter(None, (kb, corpus, dev)):
-        if not path.is_file():
-            raise PelError(f"{path} does not exist, or is no file")
-    kb_format = format_of(kb)
-    if kb_format not in KB_FORMATS:
-        raise PelError(f"{kb}: the name of a KB file must end in .jsonl, .csv or .tsv, or in one of them and .gz")
     with warnings_shown():
-        types_of = {entity.id: entity.types for entity in _read_kb(kb, kb_format)}
-    ids = set(types_of)
+        there = _read_kb(kb, read_as)
     train_mentions, dev_mentions = _mentions(corpus, dev, strip_prefix)
-    linked = _check_gold(train_mentions, ids, kb, corpus)
-    known = [not ids.isdisjoint(mention.ids) for mention in dev_mentions if mention.ids]
+    linked = _check_gold(train_mentions, there, kb, corpus)
+    known = [not there.ids.isdisjoint(mention.ids) for mention in dev_mentions if mention.ids]
     tunings = ["tune-lexical"] * any(known) + ["tune-nil"] * (any(known) and not all(known))
 
     steps_per_epoch = ceil(linked / BATCH)
     epochs = min(max(FEWEST_EPOCHS, round(STEPS / steps_per_epoch)), MOST_EPOCHS)
     values = {
         "title_json": json.dumps(f"Entity linking: {kb.name} and {corpus.name}"),
-        "kb_json": json.dumps(str(kb.resolve())),
-        "kb_format": kb_format,
+        **_kb_values(kb, read_as),
         "corpus_json": json.dumps(str(corpus.resolve())),
-        "corpus_format": _format(corpus),
+        "corpus_format": _format(corpus).value,
         "convert_script": "\n".join(f"      - {json.dumps(line)}" for line in _convert(dev, strip_prefix)),
         "tune_steps": "".join(f"    - {step}\n" for step in tunings),
         "encoder_json": json.dumps(_absolute(encoder or MINILM)),
         "tune_untrained": TUNE_UNTRAINED * any(known),
-        "template": template_of(template, any(types_of.values())),
+        "template": template_of(template, there.has_types),
         "mentions": f"{linked:,}",
         "steps_per_epoch": steps_per_epoch,
         "epochs": epochs,
@@ -114,23 +124,23 @@ def new_project(
 
 
 def _write_without_corpus(
-    folder: Path, kb: Path, encoder: str | None, template: Template | None, dev: Path | None
+    folder: Path, kb: Path, read_as: ReadAs, encoder: str | None, template: Template | None, dev: Path | None
 ) -> None:
     """Write the project that makes a linker of the KB alone.
 
     Raises:
-        PelError: The KB is not there, or there are development documents.
+        PelError: The KB is not there, its first entity cannot be read, or there are development documents.
     """
     if dev is not None:
         raise PelError(f"--dev {dev}: there is no training to measure; give --corpus too, or `spacy pel evaluate` it")
-    if not kb.exists():
-        raise PelError(f"{kb} does not exist; name entity records or a KB folder")
-    options = "" if encoder is None else f' --encoder "{_absolute(encoder)}"'
+    with warnings_shown():
+        next(iter(read_as.records(kb)), None)
+    options = "" if encoder is None else f" --encoder {shlex.quote(_absolute(encoder))}"
     options += "" if template is None else f" --template {template.value}"
     values = {
         "title_json": json.dumps(f"Entity linking: {kb.name}"),
-        "kb_json": json.dumps(str(kb.resolve())),
-        "options": options,
+        **_kb_values(kb, read_as),
+        "options": _in_yaml(options),
     }
     _write(folder, FILES_WITHOUT_CORPUS, values)
     msg.good(f"Wrote {folder}: a linker of the names in {kb.name}")
@@ -149,12 +159,35 @@ def _absolute(encoder: str) -> str:
     return str(Path(encoder).absolute()) if Path(encoder).is_dir() else encoder
 
 
-def _read_kb(path: Path, format: str) -> Iterator:
-    from tqdm import tqdm
+def _kb_values(kb: Path, read_as: ReadAs) -> dict[str, str]:
+    """What the templates say of the KB. A folder is no dependency: weasel would read all of a release, file by file,
+    into memory."""
+    place = str(kb.resolve())
+    return {
+        "kb_json": json.dumps(place),
+        "kb_deps_json": json.dumps([place] * kb.is_file()),
+        "kb_options": _in_yaml(read_as.as_options()),
+    }
 
-    from ..kb.readers import read
 
-    yield from tqdm(read(format, path), desc="Entities", unit=" entities", disable=None)
+def _in_yaml(text: str) -> str:
+    """For between single quotes."""
+    return text.replace("'", "''")
+
+
+def _read_kb(path: Path, read_as: ReadAs) -> _Read:
+    """Read the KB once.
+
+    Raises:
+        PelError: It cannot be read so.
+    """
+    records, ids, has_types = read_as.records(path), set(), False
+    for entity in with_progress(records):
+        ids.add(entity.id)
+        has_types = has_types or bool(entity.types)
+    print_skipped(records.skipped)
+    retired = {old for old, successor in records.retired if successor in ids}
+    return _Read(len(ids), ids | retired, has_types)
 
 
 def _mentions(corpus: Path, dev: Path | None, strip_prefix: str) -> tuple[list[GoldMention], list[GoldMention]]:
@@ -178,36 +211,32 @@ def _mentions(corpus: Path, dev: Path | None, strip_prefix: str) -> tuple[list[G
 
 
 def _read_docs(path: Path, strip_prefix: str) -> list[Doc]:
-    import spacy
+    from tqdm import tqdm
 
-    from ..corpora.docbin import read_docs
-    from ..corpora.pubtator import PubTatorReader
-
-    nlp = spacy.blank("en")
-    if _format(path) == "spacy":
-        return list(read_docs(path, nlp.vocab))
-    return list(PubTatorReader(path, nlp, strip_prefix=strip_prefix))
+    docs = read_gold(path, blank("en"), _format(path), strip_prefix=strip_prefix)
+    return list(tqdm(docs, desc="Documents", unit=" documents", disable=None))
 
 
-def _check_gold(mentions: list[GoldMention], ids: set[str], kb: Path, corpus: Path) -> int:
+def _check_gold(mentions: list[GoldMention], there: _Read, kb: Path, corpus: Path) -> int:
     """Say how many mentions the KB has an entity for, and return that number.
 
     Raises:
         PelError: If it is 0.
     """
-    linked = sum(not ids.isdisjoint(mention.ids) for mention in mentions)
-    msg.info(f"{len(ids):,} entities; of {len(mentions):,} mentions to learn from, {linked:,} have an id of the KB")
+    linked = sum(not there.ids.isdisjoint(mention.ids) for mention in mentions)
+    known = f"of {len(mentions):,} mentions to learn from, {linked:,} have an id of the KB"
+    msg.info(f"{there.entities:,} entities; {known}")
     if not linked:
         examples = sorted({id_ for mention in mentions for id_ in mention.ids})[:3]
         raise PelError(
-            f"no mention of {corpus} has an id of {kb} (there: {', '.join(examples) or 'none'}; "
-            f"in the KB: {', '.join(sorted(ids)[:3])}): both must use the same ids; --strip-prefix takes a prefix off"
+            f"no mention of {corpus} has an id of {kb} (there: {', '.join(examples) or 'none'}; in the KB: "
+            f"{', '.join(sorted(there.ids)[:3])}): both must use the same ids; --strip-prefix takes a prefix off"
         )
     return linked
 
 
-def _format(path: Path) -> str:
-    return "spacy" if path.suffix == ".spacy" else "pubtator"
+def _format(path: Path) -> Format:
+    return format_of(path) or Format.pubtator
 
 
 def _convert(dev: Path | None, strip_prefix: str) -> list[str]:
@@ -217,5 +246,5 @@ def _convert(dev: Path | None, strip_prefix: str) -> list[str]:
         return [f"{line}{prefix} --held-out corpus/dev.spacy --fold {FOLD}"]
     return [
         line + prefix,
-        f'python -m spacy pel convert "{dev.resolve()}" corpus/dev.spacy --format {_format(dev)}{prefix}',
+        f'python -m spacy pel convert "{dev.resolve()}" corpus/dev.spacy --format {_format(dev).value}{prefix}',
     ]

@@ -68,6 +68,20 @@ def load_linker(
     return nlp, name, linker
 
 
+def blank(lang: str) -> Language:
+    """A pipeline of that language with nothing but its tokenizer.
+
+    Raises:
+        PelError: spaCy has none.
+    """
+    import spacy
+
+    try:
+        return spacy.blank(lang)
+    except ImportError as error:
+        raise PelError(f"--lang {lang}: spaCy has no tokenizer for it, or its extra package is missing") from error
+
+
 def use_gpu(gpu_id: int) -> None:
     """Work on that GPU; -1: on the CPU.
 

@@ -26,12 +26,12 @@ def tune_lexical(
     """Fit the weights of names, and store them in the pipeline. It searches its KB by vectors and by names, and ranks
     by the weighted mean of both. What `tune-nil` stored is dropped: run it again.
 
-    Without DEV.spacy they are fitted to names of the KB: half of them are held out, so that only the other names of
+    Without DEV they are fitted to names of the KB: half of them are held out, so that only the other names of
     their entities can find these. Few mentions hardly move the weights from the defaults.
 
     Example: python -m spacy pel tune-lexical linker corpus/dev.spacy
 
-    Example: python -m spacy pel tune-lexical linker --texts corpus/texts.spacy
+    Example: python -m spacy pel tune-lexical linker --texts notes.txt
     """
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     with to_tune_on(nlp, dev, texts) as given, warnings_shown():

@@ -27,7 +27,7 @@ def tune_nil(
     """Fit the NIL threshold, calibrate scores to probabilities (`ent._.kb_prob`), and store both in the pipeline. A
     mention whose best score is below the threshold is NIL.
 
-    Some mentions of DEV.spacy must be NIL. Without it the threshold is fitted to names of the KB: the entities of a
+    Some mentions of DEV must be NIL. Without it the threshold is fitted to names of the KB: the entities of a
     fifth of them are held out.
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy

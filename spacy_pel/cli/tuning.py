@@ -14,13 +14,17 @@ from ..errors import PelError
 
 DEV = Annotated[
     Path | None,
-    typer.Argument(help="A corpus with gold mentions [default: names of the KB stand for them]", metavar="[DEV.spacy]"),
+    typer.Argument(
+        help="A corpus with gold mentions, .spacy or .jsonl [default: names of the KB stand for them]", metavar="[DEV]"
+    ),
 ]
 TEXTS = Annotated[
     Path | None,
-    typer.Option("--texts", help="Without DEV.spacy: Docs to place the names into; their annotations are not read"),
+    typer.Option(
+        "--texts", help="Without DEV: texts to place the names into (.txt and .jsonl: one a line; .spacy), unannotated"
+    ),
 ]
-SEED = Annotated[int, typer.Option("--seed", help="Without DEV.spacy: of the draw of names")]
+SEED = Annotated[int, typer.Option("--seed", help="Without DEV: of the draw of names")]
 
 
 @contextmanager
@@ -30,12 +34,13 @@ def to_tune_on(nlp: Language, dev: Path | None, texts: Path | None) -> Iterator[
     Raises:
         PelError: If both are given.
     """
-    from ..corpora.docbin import read_docs
+    from ..corpora.gold_corpus import read_gold
+    from ..corpora.plain_texts import read_plain
 
     if dev is not None and texts is not None:
         raise PelError(f"--texts {texts} is for tuning without annotated mentions: leave it out, or leave out {dev}")
-    docs = None if dev is None else list(read_docs(dev, nlp.vocab))
-    plain = () if texts is None else list(read_docs(texts, nlp.vocab))
+    docs = None if dev is None else list(read_gold(dev, nlp))
+    plain = () if texts is None else list(read_plain(texts, nlp))
     try:
         yield {"docs": docs, "texts": plain}
     except PelError as error:

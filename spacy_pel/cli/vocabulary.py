@@ -1,6 +1,7 @@
 """A vocabulary as every command reads it: the same options, for entity records in any format or a KB that is built."""
 
 import inspect
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..kb.readers.records import Records
 
 Several = list[str] | None
+NOTES = ("source", "release", "licence")
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,10 @@ class ReadAs:
 
     format: Annotated[
         str | None,
-        typer.Option("--format", help="jsonl, csv (.tsv: tabs), umls, mesh, obo or scispacy [default: by the suffix]"),
+        typer.Option(
+            "--format",
+            help="Of the entity records: jsonl, csv (.tsv: tabs), umls, mesh, obo, scispacy [default: by the suffix]",
+        ),
     ] = None
     language: Annotated[str, typer.Option(help="umls: language of the names [default: ENG]")] = ""
     sources: Annotated[Several, typer.Option(help="umls: vocabularies to take (MSH,NCI)")] = None
@@ -43,17 +48,27 @@ class ReadAs:
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is not right")] = False
 
     def records(self, source: Path) -> "Records":
-        """The records of the file or folder `source`.
+        """The records of the file or folder `source`, or of the KB that is built there.
 
         Raises:
             PelError: It cannot be read so.
         """
         from ..kb.readers import read
+        from ..kb.readers.records import Records
 
+        if (built := built_kb(source)) is not None:
+            self._check_built(source)
+            notes = {key: built.meta.get(key, "") for key in NOTES}
+            return Records(built.entities(), retired=built.successors().items(), notes=notes)
         options = asdict(self)
         format = options.pop("format")
         values = {key: split_values(value) if isinstance(value, list) else value for key, value in options.items()}
         return read(format, source, **values)
+
+    def as_options(self) -> str:
+        """Those that were given, as a shell takes them, each behind a space."""
+        given = {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items() if value}
+        return "".join(f" {name}" if value is True else f" {name} {_quoted(value)}" for name, value in given.items())
 
     def kb_at(
         self, path: Path, vocabulary: Path, *, source: str = "", release: str = "", licence: str = ""
@@ -135,6 +150,10 @@ def built_kb(path: Path) -> "KnowledgeBase | None":
 
 def is_pipeline(path: Path) -> bool:
     return (path / "config.cfg").is_file()
+
+
+def _quoted(value: str | list[str]) -> str:
+    return shlex.quote(value if isinstance(value, str) else ",".join(split_values(value)))
 
 
 def split_values(values: Several) -> list[str]:

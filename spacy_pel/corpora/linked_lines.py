@@ -14,7 +14,7 @@ from ..errors import PelError
 from ..files.json_lines import numbered_lines, parse_object, required
 from ..mentions.given import given_spans
 from ..mentions.gold import GOLD_GROUP
-from ..mentions.tokens import tokenised
+from ..mentions.tokens import check_length, tokenised
 
 SHAPE = '{"text": …, "ents": [{"start": …, "end": …, "kb_id": …}, …]}'
 
@@ -45,8 +45,7 @@ def read_linked_lines(path: Path, nlp: Language, *, strip_prefix: str = "") -> I
 
 def _doc(nlp: Language, record: dict[str, Any], strip_prefix: str) -> Doc:
     text = required(record, "text", f"write {SHAPE}")
-    if len(text) > nlp.max_length:
-        raise PelError(f"the text has {len(text):,} characters, and the limit is {nlp.max_length:,}; part it")
+    check_length(nlp, text)
     if "ents" not in record:
         raise PelError(f'"ents" is missing; write {SHAPE}, with an empty list where there is no mention')
     doc = tokenised(nlp, text)

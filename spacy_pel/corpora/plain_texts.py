@@ -12,7 +12,7 @@ from ..errors import PelError
 from ..files.json_lines import numbered_lines, parse_object
 from ..files.json_lines import text as text_of
 from ..files.lines import decoded, unpacked_suffix
-from ..mentions.tokens import tokenised
+from ..mentions.tokens import check_length, tokenised
 from .docbin import read_docs
 
 SHAPE = '{"text": …}'
@@ -32,8 +32,7 @@ def read_plain(path: Path, nlp: Language) -> Iterator[Doc]:
     for number, line in numbered_lines(path):
         try:
             text = _text(line, kind)
-            if len(text) > nlp.max_length:
-                raise PelError(f"the text has {len(text):,} characters, and the limit is {nlp.max_length:,}; part it")
+            check_length(nlp, text)
         except PelError as error:
             raise PelError(f"{path}:{number}: {error}") from error
         yield tokenised(nlp, text)

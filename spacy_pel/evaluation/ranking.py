@@ -33,13 +33,14 @@ def rank_gold(
         linker: What ranks.
         docs: Docs with gold mentions.
         k: How many candidates.
-        progress: Whether to show a bar, if standard error is a terminal.
+        progress: Whether to show a bar, if standard error is a terminal, until all are ranked.
         options: More arguments for the linker's `rank`.
     """
     mentions = gold_of(docs, linker.kb)
     spans = [mention.span for mention in mentions if mention.ids]
     found: list[list[tuple[str, float]]] = []
-    with tqdm(total=len(spans), desc="Linking", unit=" mentions", disable=None if progress else True) as bar:
+    shown = {"leave": False, "disable": None if progress else True}
+    with tqdm(total=len(spans), desc="Linking", unit=" mentions", **shown) as bar:
         for start in range(0, len(spans), CHUNK):
             chunk = spans[start : start + CHUNK]
             found.extend(linker.rank(chunk, k, **options))

@@ -62,9 +62,10 @@ def score_links(
     if linker.kb is None:
         return dict(NO_SCORES)
     docs = [example.reference for example in examples]
-    options = {}
+    options: dict[str, Any] = {}
     if linker.session is not None:  # the KB as it is encoded now, by vectors alone
         live = linker.session.live
+        options["progress"] = True
         options["search"] = (
             live.search_over(_gold_and_others(docs, linker.kb, kb_sample, seed)) if kb_sample else live.search()
         )

@@ -15,7 +15,7 @@ from ..files.json_lines import parse_object
 from ..files.json_lines import text as text_of
 from ..files.lines import decoded
 from ..mentions.given import given_spans
-from ..mentions.tokens import tokenised
+from ..mentions.tokens import check_length, tokenised
 
 GIVEN_GROUP = "given_mentions"
 SHAPE = '{"text": …}'
@@ -109,9 +109,7 @@ PARSERS: dict[str, Callable[[bytes], dict[str, Any]]] = {"jsonl": _parse_json, "
 
 def _make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
     text = record["text"]
-    length = len(text)
-    if length > nlp.max_length:
-        raise PelError(f"the text has {length:,} characters, and the pipeline takes {nlp.max_length:,}; part it")
+    check_length(nlp, text)
     doc = tokenised(nlp, text)
     given = record.get("ents")
     if given is None:

@@ -9,12 +9,20 @@ from spacy.language import Language
 from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc
 
+from ..errors import PelError
+
 # Stretches without a space, and the characters of them that are tokenised together. Marks with at most two letters
 # between them are taken off one by one, with a look at all that is left each time; a URL is looked for in the whole.
 STRETCHES = {
     re.compile(r"(?:(?:[^\w\s]|_)[^\W_]{0,2}){200,}"): 200,
     re.compile(r"\S{5000,}"): 5000,
 }
+
+
+def check_length(nlp: Language, text: str) -> None:
+    """Raise `PelError` where `text` is longer than `nlp` takes."""
+    if len(text) > nlp.max_length:
+        raise PelError(f"the text has {len(text):,} characters, and the limit is {nlp.max_length:,}; part it")
 
 
 def tokenised(nlp: Language, text: str) -> Doc:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from ..search.weights import DEFAULT, NameWeights
-
-SAMPLE = 1000  # vectors that tell how long those of an index are
 
 
 def default_weights(linker: Any) -> NameWeights | None:
@@ -21,11 +16,4 @@ def default_weights(linker: Any) -> NameWeights | None:
     if linker.objective.loss.similarity == "cosine":
         return DEFAULT
     fingerprint = next(iter(linker.fingerprints.values()))
-    return DEFAULT.scaled(_squared_length(kb.entity_index(fingerprint))) if fingerprint in kb.indexes else DEFAULT
-
-
-@lru_cache(maxsize=8)
-def _squared_length(index: Any) -> float:
-    """The mean of the first vectors of `index`."""
-    vectors = next(block for block in index.blocks() if len(block))[:SAMPLE]
-    return float(np.square(vectors).sum(axis=1).mean())
+    return DEFAULT.scaled(kb.entity_index(fingerprint).squared_length) if fingerprint in kb.indexes else DEFAULT

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from spacy.util import logger
 from thinc.api import Model
+from tqdm import tqdm
 
 from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
@@ -18,6 +20,8 @@ from ..models.token_rows import TokenRows
 from .search import VectorSearch
 
 MAX_AGE = 1  # updates by which the vectors may lag when they are searched
+# Between the lines of `spacy train`: on a terminal only, and gone when it is full
+BAR: dict[str, Any] = {"unit": "ent", "unit_scale": True, "leave": False, "disable": None}
 
 
 class LiveIndex:
@@ -40,7 +44,8 @@ class LiveIndex:
     def token_rows(self) -> TokenRows:
         """The token rows of all entities, by place."""
         if self._token_rows is None:
-            self._token_rows = row_builder(self._model).entities(self._kb.entities())
+            entities = tqdm(self._kb.entities(), total=len(self), desc="Reading entities", **BAR)
+            self._token_rows = row_builder(self._model).entities(entities)
         return self._token_rows
 
     def places_of(self, rows: EntityRows) -> EntityPlaces:
@@ -92,5 +97,8 @@ class LiveIndex:
         return scores, EntityRows(np.where(found < 0, found, rows[found]))
 
     def _vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
-        for start in range(0, len(rows), ENTITIES_AT_ONCE):
-            yield encode_entity_rows(self._model, rows.take(np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))))
+        with tqdm(total=len(rows), desc="Encoding entities", **BAR) as bar:
+            for start in range(0, len(rows), ENTITIES_AT_ONCE):
+                block = np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))
+                yield encode_entity_rows(self._model, rows.take(block))
+                bar.update(len(block))

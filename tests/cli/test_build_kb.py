@@ -79,6 +79,18 @@ def test_errors_are_one_line_and_leave_nothing(source, tmp_path):
     assert unknown.exit_code == 1 and '"xls" is not known; use jsonl' in words(unknown.stderr)
 
 
+def test_a_kb_that_is_built_is_a_source(meta, tmp_path):
+    run(meta, tmp_path / "kb", "--format", "umls", "--release", "2025AA", "--licence", "UMLS")
+    result = run(tmp_path / "kb", tmp_path / "part", "--hold-out-types", "T121", "--release", "mine")
+    assert result.exit_code == 0, result.output
+    kb = KnowledgeBase(tmp_path / "part")
+    assert [(e.id, e.type_names) for e in kb.entities()] == [("C0000001", ("Sign or Symptom",))]
+    assert (kb.meta["release"], kb.meta["licence"]) == ("mine", "UMLS")
+    assert kb.successors(["C0000009"]) == {"C0000009": "C0000001"}
+    refused = run(tmp_path / "kb", tmp_path / "other", "--format", "umls")
+    assert refused.exit_code == 1 and "--format" in refused.stderr and "is built already" in words(refused.stderr)
+
+
 def test_help_has_an_example():
     result = CliRunner().invoke(pel_app, ["build-kb", "--help"])
     assert result.exit_code == 0 and "Example" in result.stdout and "--licence" in result.stdout

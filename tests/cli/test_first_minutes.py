@@ -55,7 +55,7 @@ def run(*arguments) -> tuple[int, str]:
         ("tune-nil training/model-last corpus.spacy", "has no vectors; run `python -m spacy pel index PIPELINE"),
         ("evaluate linker nocorpus.spacy", "nocorpus.spacy"),
         ("build-kb nosuch.jsonl out", "nosuch.jsonl does not exist; name a file or folder"),
-        ("build-kb kb out --format jsonl", "kb is a folder, and jsonl a format of files; name the file"),
+        ("build-kb kb out --format jsonl", "--format: kb is a KB that is built already; leave it out"),
         ("build-kb corpus.spacy out", "the name does not tell what is in it; say it with --format: jsonl, csv"),
         pytest.param(
             *("evaluate linker corpus.spacy --gpu-id 0", "--gpu-id 0: .*see the extra `gpu`"),

@@ -7,12 +7,16 @@ import shlex
 import pytest
 import spacy
 import srsly
+from spacy.cli._util import app
 from spacy.util import load_config, load_model_from_config
+from tiny import write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
-from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.corpora.pubtator import PubTatorReader
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 
 def pubtator(n, id="D1", nil_every=2):
@@ -50,7 +54,8 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert result.exit_code == 0, result.output
     assert f"Next: python -m spacy project run all {folder}" in result.output
     project = srsly.read_yaml(folder / "project.yml")
-    assert (project["vars"]["kb_source"], project["vars"]["kb_format"]) == (str(kb), "jsonl")
+    assert project["vars"]["kb_source"] == str(kb)
+    assert scripts(folder)["build-kb"] == ['python -m spacy pel build-kb "${vars.kb_source}" kb --force']
     assert (project["vars"]["corpus"], project["vars"]["corpus_format"]) == (str(corpus), "pubtator")
     assert "--held-out corpus/dev.spacy" in scripts(folder)["convert"][0]
     assert project["workflows"]["all"][-6:-3] == ["tune-lexical", "tune-nil", "evaluate"]
@@ -61,7 +66,9 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert nlp.pipe_names == ["pel_linker"]
     # 8 of the 16 documents to learn from are linked: one batch an epoch
     assert nlp.config["training"]["max_epochs"] == 20
-    assert nlp.config["training"]["optimizer"]["learn_rate"]["total_steps"] == 20
+    training = nlp.config.interpolate()["training"]
+    assert training["max_steps"] == training["optimizer"]["learn_rate"]["total_steps"] == 20
+    assert training["logger"] == {**training["logger"], "@loggers": "spacy.ConsoleLogger.v3", "progress_bar": "train"}
     assert nlp.config["paths"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
     assert nlp.config["components"]["pel_linker"]["model"]["entity_template"] == "general"  # the KB has no types
 
@@ -78,7 +85,7 @@ def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
     result = new_project(folder, "--kb", kb, "--corpus", docs, "--dev", dev, "--encoder", tmp_path)
     assert result.exit_code == 0, result.output
     project = srsly.read_yaml(folder / "project.yml")
-    assert (project["vars"]["kb_format"], project["vars"]["corpus_format"]) == ("csv", "spacy")
+    assert project["vars"]["corpus_format"] == "spacy"
     assert scripts(folder)["convert"][1].endswith(f'"{dev}" corpus/dev.spacy --format spacy')
     assert project["workflows"]["all"][-5:-3] == ["tune-lexical", "evaluate"]  # nothing in dev is NIL
     config = load_config(folder / "configs" / "train.cfg")
@@ -91,12 +98,28 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
     other.write_text(pubtator(5, id="C0015967"))
     nothing = tmp_path / "nothing.xml"
     nothing.write_text("<kb/>")
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    columns = tmp_path / "columns.csv"
+    columns.write_text("code,name\nD1,Fever\n")
+    docs = tmp_path / "docs.spacy"
+    write_docs(docs, PubTatorReader(corpus, spacy.blank("en")))
     folder = tmp_path / "project"
     for arguments, message in [
         (("--kb", kb, "--corpus", other), r"no mention of .*other.txt has an id of .*C0015967.*D1.*use the same ids"),
         (("--kb", tmp_path / "no.jsonl", "--corpus", corpus), r"no.jsonl does not exist"),
-        (("--kb", nothing, "--corpus", corpus), r"must end in \.jsonl, \.csv or \.tsv"),
-        (("--kb", kb, "--corpus", kb), r"my kb\.jsonl:1: no title line"),
+        (("--kb", nothing, "--corpus", corpus), r"nothing.xml: the name does not tell .* say it with --format"),
+        (("--kb", nothing), r"nothing.xml: the name does not tell .* say it with --format"),
+        (("--kb", empty, "--corpus", corpus), r"empty.jsonl: holds no entities"),
+        (("--kb", tmp_path / "nowhere", "--corpus", corpus), r"nowhere does not exist"),
+        (("--kb", tmp_path / "nowhere"), r"nowhere does not exist"),
+        (("--kb", columns), r"columns.csv:1: no column \"id\" among \['code', 'name'\]"),
+        (("--kb", columns, "--columns", "id=code", "--corpus", tmp_path / "no.jsonl"), r"no.jsonl does not exist"),
+        (("--kb", kb, "--columns", "id=x", "--corpus", corpus), r"--columns: is for csv, not for jsonl"),
+        (("--kb", kb, "--columns", "id=x"), r"--columns: is for csv, not for jsonl"),
+        (("--kb", kb, "--corpus", tmp_path / "no.txt"), r"no.txt does not exist"),
+        (("--kb", kb, "--corpus", kb), r'my kb\.jsonl:1: "text" is missing'),
+        (("--kb", kb, "--corpus", docs, "--strip-prefix", "X:"), r"--strip-prefix is for .*docs.spacy keeps its ids"),
     ]:
         result = new_project(folder, *arguments)
         assert result.exit_code == 1
@@ -137,11 +160,96 @@ def test_without_a_corpus_it_makes_a_linker_of_the_kb(tmp_path, kb, corpus):
         assert not (tmp_path / "other").exists()
 
 
+def write_csv(folder):
+    path = folder / "a (small) kb.csv"
+    path.write_text("it's number,term,tipes\nD1,Fever,Sign\n")
+    return path, ("--columns", "id=it's number,name=term")
+
+
+def write_obo(folder):
+    path = folder / "kb.obo"
+    path.write_text("format-version: 1.2\n\n[Term]\nid: D1\nname: Fever\n")
+    return path, ()
+
+
+def write_umls(folder):
+    meta = folder / "META"
+    meta.mkdir()
+    (meta / "MRCONSO.RRF").write_text("D1|ENG|P|L1|PF|S1|Y|A1||||MSH|PT|D005334|Fever|0|N||\n")
+    (meta / "MRSTY.RRF").write_text("D1|T184|A2.2.2|Sign or Symptom|AT1||\n")
+    (meta / "MRCUI.RRF").write_text("D9|2000AA|SY|||D1|Y|\n")
+    return meta, ("--format", "umls", "--sources", "MSH", "--types", "T184")
+
+
+def write_built(folder):
+    KnowledgeBase.create(folder / "built", [Entity("D1", "Fever")], licence="CC0", retired=[("D9", "D1")])
+    return folder / "built", ()
+
+
+def run_lines(folder, *lines):
+    project = srsly.read_yaml(folder / "project.yml")
+    for line in lines:
+        for key, value in project["vars"].items():
+            line = line.replace("${vars." + key + "}", str(value))
+        result = CliRunner().invoke(app, shlex.split(line)[3:])
+        assert result.exit_code == 0, (line, result.output, result.exception)
+
+
+@pytest.mark.parametrize("write", [write_csv, write_obo, write_umls, write_built])
+def test_whatever_build_kb_reads_is_a_kb(tmp_path, monkeypatch, corpus, write):
+    source, options = write(tmp_path)
+    folder = tmp_path / "project"
+    result = new_project(folder, "--kb", source, "--corpus", corpus, *options)
+    assert result.exit_code == 0, result.output
+    assert "1 entities; of 16 mentions to learn from, 8 have an id of the KB" in result.output
+    printed = " ".join(result.output.split())
+    assert ('column "tipes", which is no field; did you mean "types"?' in printed) is (write is write_csv)
+    monkeypatch.chdir(folder)
+    run_lines(folder, *scripts(folder)["build-kb"])
+    kb = KnowledgeBase("kb")
+    assert [(entity.id, entity.name) for entity in kb.entities()] == [("D1", "Fever")]
+    assert kb.meta["licence"] == ("CC0" if source.name == "built" else "")
+    assert kb.successors() == ({"D9": "D1"} if source.is_dir() else {})
+    (command,) = (one for one in srsly.read_yaml("project.yml")["commands"] if one["name"] == "build-kb")
+    assert command["deps"] == ([] if source.is_dir() else [str(source)])
+
+    other = tmp_path / "names"
+    assert new_project(other, "--kb", source, *options).exit_code == 0
+    for name in ("new-linker", "learn"):
+        (line,) = scripts(other)[name]
+        assert set(options) <= set(shlex.split(line))
+
+
+def test_an_id_that_the_source_has_retired_is_an_id_of_the_kb(tmp_path):
+    source, _ = write_built(tmp_path)
+    corpus = tmp_path / "old.txt"
+    corpus.write_text(pubtator(10, id="D9"))
+    result = new_project(tmp_path / "project", "--kb", source, "--corpus", corpus)
+    assert result.exit_code == 0 and "1 entities; of 8 mentions to learn from, 4 have" in result.output, result.output
+
+
+def test_corrected_links_are_a_corpus(tmp_path, monkeypatch, kb):
+    """The lines that `link` writes, with the ids corrected."""
+    line = {"text": "Fever after rest.", "ents": [{"start": 0, "end": 5, "kb_id": "X:D1", "is_nil": False}]}
+    nil = {"text": "No rest.", "ents": [{"start": 3, "end": 7, "kb_id": "NIL", "is_nil": True}]}
+    corpus, folder = tmp_path / "linked.jsonl", tmp_path / "project"
+    corpus.write_text("".join(json.dumps(one) + "\n" for one in [line, line, nil, line, nil] * 2))
+    result = new_project(folder, "--kb", kb, "--corpus", corpus, "--dev", corpus, "--strip-prefix", "X:")
+    assert result.exit_code == 0, result.output
+    assert srsly.read_yaml(folder / "project.yml")["workflows"]["all"][-6:-3] == [
+        "tune-lexical",
+        "tune-nil",
+        "evaluate",
+    ]
+    monkeypatch.chdir(folder)
+    run_lines(folder, *scripts(folder)["convert"])
+    for part in ("train", "dev"):
+        docs = list(read_docs(folder / "corpus" / f"{part}.spacy", spacy.blank("en").vocab))
+        assert [doc.ents[0].kb_id_ for doc in docs] == ["D1", "D1", "NIL", "D1", "NIL"] * 2
+
+
 def test_the_untrained_linker_is_measured_as_the_trained_one(tmp_path, monkeypatch, kb, corpus):
     """What the project runs to say whether training helped: with an encoder that knows nothing, names link."""
-    from spacy.cli._util import app
-    from tiny import write_encoder
-
     folder = tmp_path / "project"
     assert (
         new_project(folder, "--kb", kb, "--corpus", corpus, "--encoder", write_encoder(tmp_path / "e")).exit_code == 0
@@ -150,13 +258,7 @@ def test_the_untrained_linker_is_measured_as_the_trained_one(tmp_path, monkeypat
     config = (folder / "configs" / "train.cfg").read_text()
     (folder / "configs" / "train.cfg").write_text(config.replace("mention_length = 64", "mention_length = 32"))
     command = scripts(folder)
-    lines = [command["convert"][0], *command["build-kb"], *command["untrained"], *command["names"]]
-    project = srsly.read_yaml(folder / "project.yml")
-    for line in lines:
-        for key, value in project["vars"].items():
-            line = line.replace("${vars." + key + "}", str(value))
-        result = CliRunner().invoke(app, shlex.split(line)[3:])
-        assert result.exit_code == 0, (line, result.output, result.exception)
+    run_lines(folder, command["convert"][0], *command["build-kb"], *command["untrained"], *command["names"])
     found = {path.stem: json.loads(path.read_text()) for path in (folder / "metrics").glob("*.json")}
     assert {"baseline-untrained", "baseline-exact-alias", "baseline-tfidf"} <= found.keys()
     assert {measures["recall_at_1"] for measures in found.values()} == {1.0}

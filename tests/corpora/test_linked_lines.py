@@ -74,10 +74,13 @@ def test_a_line_that_is_wrong_is_named(tmp_path, ents, error):
         ('\n{"text": "a"}\n', r':2: "ents" is missing'),
         ('{"ents": []}\n', r':1: "text" is missing or empty; write \{"text"'),
         ("[]\n", ":1: the line is not a JSON object"),
+        ('\n{"text": "%s", "ents": []}\n' % ("x" * 101), ":2: the text has 101 characters, and the limit is 100"),
     ],
 )
 def test_other_lines(tmp_path, lines, error):
     path = tmp_path / "a.jsonl"
     path.write_text(lines)
+    short = spacy.blank("en")
+    short.max_length = 100
     with pytest.raises(PelError, match=re.escape(str(path)) + ".*" + error):
-        list(read_linked_lines(path, spacy.blank("en")))
+        list(read_linked_lines(path, short))

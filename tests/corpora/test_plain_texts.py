@@ -25,11 +25,14 @@ def test_lines_and_docs(tmp_path):
     [
         ("a.txt", b"A cold.\n\xff\n", r"a\.txt:2: byte 1 of the line is not UTF-8"),
         ("a.jsonl", b'{"text": 3}\n', r'a\.jsonl:1: "text" is 3'),
+        ("a.txt", b"A cold.\n" + b"x" * 101, r"a\.txt:2: the text has 101 characters, and the limit is 100; part it"),
         ("a.csv", b"A cold.\n", r"a\.csv is not a \.spacy corpus"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
+    short = spacy.blank("en")
+    short.max_length = 100
     with pytest.raises(PelError, match=message):
-        list(read_plain(path, spacy.blank("en")))
+        list(read_plain(path, short))

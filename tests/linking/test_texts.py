@@ -48,7 +48,7 @@ def test_plain_lines_end_at_a_line_feed_only():
         ({"text": None}, '"text" is missing'),
         ({"text": 5}, '"text" is 5; make it a string'),
         ({"text": "\ud800"}, "surrogate"),
-        ({"text": "x" * 101}, "the text has 101 characters, and the pipeline takes 100"),
+        ({"text": "x" * 101}, "the text has 101 characters, and the limit is 100"),
         ({"text": TEXT, "ents": {}}, '"ents" is no list'),
         ({"text": TEXT, "ents": ["Lithium"]}, '"ents"[0] is no object'),
         ({"text": TEXT, "ents": [{"start": 0, "end": 7}, {"start": 8}]}, '"ents"[1]: start 8 and end None'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +53,29 @@ def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
 def test_another_rhythm_is_refused(every):
     with pytest.raises(PelError, match=f"every = {every!r}"):
         RefreshNegatives(every=every)
+
+
+def test_a_terminal_shows_what_goes_on_before_the_first_scores(pipeline, monkeypatch):
+    class Screen(io.StringIO):
+        tty = True
+
+        def isatty(self):
+            return self.tty
+
+    nlp, linker, examples, optimizer = pipeline
+    screen, log = Screen(), Screen()
+    log.tty = False
+    monkeypatch.setattr("sys.stderr", screen)
+    train(nlp, examples, optimizer, 1)
+    shown = screen.getvalue()
+    assert all(f"{what} entities:   0%|          | 0.00/12.0" in shown for what in ("Reading", "Encoding"))
+    score_links(examples, linker=linker)
+    assert "Linking:   0%|" in screen.getvalue()[len(shown) :]
+    assert screen.getvalue().endswith("\r")  # the bars are gone
+    monkeypatch.setattr("sys.stderr", log)
+    linker.refresh_negatives()
+    score_links(examples, linker=linker, kb_sample=3)
+    assert not log.getvalue()
 
 
 def test_random_negatives_need_no_pass_over_the_kb(tmp_path):

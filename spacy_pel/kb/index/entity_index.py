@@ -22,6 +22,7 @@ from .owners import Owners
 from .vectors import BLOCK, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper
+SAMPLE = 1_000  # vectors that tell how long all are
 SPARE = 1.5  # times deeper than removed entities, were they anywhere, would ask for
 
 
@@ -71,6 +72,12 @@ class _State:
     def live(self) -> tuple[VectorNumbers, Owners]:
         """The vectors (v,) in the files of entities that have not been removed, and which of these own them."""
         return self.owners.take(np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed)))
+
+    @cached_property
+    def squared_length(self) -> float:
+        """The mean squared length of the first vectors in the files."""
+        vectors = self.vectors.vectors(VectorNumbers(np.arange(min(SAMPLE, len(self.vectors)))))
+        return float(np.square(vectors).sum(axis=1).mean())
 
     def entities(self, pairs: np.ndarray) -> tuple[EntityRows, np.ndarray]:
         """The rows of `pairs` (q, n), and which vector of its entity each has, counted from 0; -1 stays -1."""
@@ -179,6 +186,11 @@ class EntityIndex:
     def size_bytes(self) -> int:
         """Bytes of its files on the disk."""
         return sum(file["size"] for file in self._state.record["files"].values())
+
+    @property
+    def squared_length(self) -> float:
+        """How long the vectors are, squared: the mean of a sample."""
+        return self._state.squared_length
 
     @property
     def added(self) -> EntityRows:

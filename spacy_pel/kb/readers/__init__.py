@@ -47,6 +47,8 @@ def read(format: str | None, source: Path, **options: Any) -> Records:
     Raises:
         PelError: The source is not there, the format is not known, or it does not take one of the options.
     """
+    if not source.exists():
+        raise PelError(f"{source} does not exist; name a file or folder with entity records.")
     format = format or format_of(source)
     if format is None:
         raise PelError(f"{source}: the name does not tell what is in it; say it with --format: {', '.join(READERS)}.")
@@ -57,8 +59,6 @@ def read(format: str | None, source: Path, **options: Any) -> Records:
         if name not in _options(format):
             takers = [other for other in READERS if name in _options(other)]
             raise PelError(f"--{name.replace('_', '-')}: is for {' or '.join(takers)}, not for {format}; leave it out.")
-    if not source.exists():
-        raise PelError(f"{source} does not exist; name a file or folder with entity records.")
     if source.is_dir() and format not in FOLDERS:
         raise PelError(f"{source} is a folder, and {format} a format of files; name the file.")
     return READERS[format](source, **given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..entity import Entity
@@ -19,11 +19,13 @@ class Records:
         entities: As the reader gives them.
         skipped: What was left out, and how often; complete when the entities have been read, as is `retired`.
         retired: (old id, successor) pairs.
+        notes: What the source says of itself: its source, release and licence.
     """
 
     entities: Iterable[Entity]
     skipped: Counter[str] = field(default_factory=Counter)
     retired: Iterable[tuple[str, str]] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Entity]:
         """The entities without names of more than 3,000 characters; where the title is one, the first alias stands in

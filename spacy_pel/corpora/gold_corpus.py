@@ -1,0 +1,58 @@
+"""A corpus with gold mentions as every command reads it, in each of its formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ..errors import PelError
+from ..files.lines import unpacked_suffix
+from .docbin import read_docs
+from .linked_lines import read_linked_lines
+from .pubtator import PubTatorReader
+
+
+class Format(str, Enum):
+    """What a corpus may be written in."""
+
+    pubtator = "pubtator"
+    jsonl = "jsonl"
+    spacy = "spacy"
+
+
+def format_of(path: Path) -> Format | None:
+    """The format that the name of `path` tells, if it tells one; of a folder, `spacy`."""
+    kind = "spacy" if path.is_dir() else unpacked_suffix(path).removeprefix(".")
+    return Format(kind) if kind in (Format.jsonl.value, Format.spacy.value) else None
+
+
+def read_gold(path: Path, nlp: Language, format: Format | None = None, *, strip_prefix: str = "") -> Iterator[Doc]:
+    """Yield the Docs of a corpus, with their gold mentions.
+
+    Args:
+        path: The file, or a folder of `.spacy` files.
+        nlp: Gives the vocabulary and, for texts, the tokenizer.
+        format: None: the one that the name tells, else `spacy`.
+        strip_prefix: Is taken off every id; not for `.spacy` files.
+
+    Raises:
+        PelError: It is not there, or cannot be read so.
+    """
+    if not path.exists():
+        raise PelError(f"{path} does not exist: name a corpus with gold mentions")
+    match format or format_of(path):
+        case Format.pubtator:
+            yield from PubTatorReader(path, nlp, strip_prefix=strip_prefix)
+        case Format.jsonl:
+            yield from read_linked_lines(path, nlp, strip_prefix=strip_prefix)
+        case _ if strip_prefix:
+            raise PelError(
+                f"--strip-prefix is for PubTator and JSON lines, and {path} keeps its ids as they are: leave it "
+                "out, or write them without it"
+            )
+        case _:
+            yield from read_docs(path, nlp.vocab)

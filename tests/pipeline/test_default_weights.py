@@ -1,0 +1,45 @@
+"""What names count before anything was tuned, beside cosines and beside dot products."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tiny import make_kb
+
+from spacy_pel.kb.index import entity_index
+from spacy_pel.kb.index.vectors import ExactIndex
+from spacy_pel.pipeline.default_weights import default_weights
+from spacy_pel.search.weights import DEFAULT
+
+LENGTHS = np.arange(1.0, 13.0, dtype="float32")  # of the vectors of the twelve entities
+
+
+@pytest.fixture
+def kb(tmp_path):
+    kb = make_kb(tmp_path / "kb")
+    kb.index([LENGTHS[:, None] * np.eye(12, dtype="float32")], dim=12, metric="dot", fingerprint="a")
+    return kb
+
+
+def linker(kb, similarity="dot", fingerprint="a"):
+    loss = SimpleNamespace(similarity=similarity)
+    return SimpleNamespace(kb=kb, objective=SimpleNamespace(loss=loss), fingerprints={"entity": fingerprint})
+
+
+def test_beside_dot_products_they_grow_with_the_vectors(kb):
+    mean = float((LENGTHS**2).mean())
+    assert default_weights(linker(kb)) == pytest.approx((DEFAULT.ngram * mean, DEFAULT.exact * mean, None))
+    assert default_weights(linker(kb, "cosine")) == default_weights(linker(kb, fingerprint="b")) == DEFAULT
+    assert default_weights(linker(None)) is None
+
+
+def test_a_sample_is_read_once(kb, monkeypatch):
+    read, own = [], ExactIndex.vectors
+    monkeypatch.setattr(entity_index, "SAMPLE", 5)
+    monkeypatch.setattr(ExactIndex, "vectors", lambda self, numbers: read.append(len(numbers)) or own(self, numbers))
+    for _ in range(3):
+        assert kb.entity_index("a") is kb.indexes["a"]
+        assert default_weights(linker(kb)).ngram == pytest.approx(DEFAULT.ngram * float((LENGTHS[:5] ** 2).mean()))
+    assert read == [5]
+    kb.index([np.eye(12, dtype="float32")], dim=12, metric="dot", fingerprint="a")  # other vectors
+    assert default_weights(linker(kb)) == DEFAULT
