@@ -123,7 +123,7 @@ class TrainingSession:
         )
 
     def _draw(self, not_wrong: Sequence[Sequence[int]], queries: np.ndarray, part: LivePart) -> DrawnNegatives:
-        """Draw from `part` the negatives of m mentions, whose places `not_wrong` are none, for their `queries` (m, d)."""
+        """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their `queries` (m, d)."""
         drawn = self.objective.negatives.sample(
             self._rng, part.numbers_of(not_wrong), len(part), queries, part, self.objective.loss.logit_scale
         )
