@@ -16,10 +16,12 @@ import typer
 
 from spacy_pel.cli.table import cell, markdown
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.evaluation.evaluate import measure
+from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.hold_out import HoldOut
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.pipeline.default_weights import default_weights
+from spacy_pel.pipeline.tuning import find_for_gold
 
 COLUMNS = ("recall_at_1", "recall_at_64")
 
@@ -74,15 +76,15 @@ def test(
         spacy.require_gpu(gpu_id)
     nlp = spacy.load(folder / "linker")
     linker: Any = nlp.get_pipe("pel_linker")
-    tuned = linker.name_weights.as_setting()
+    tuned = linker.name_weights
     linker.types_by_label = {}  # of the worlds that it was trained on
     for world in worlds:
         linker.set_kb(KnowledgeBase(Path("kb") / world).copy_to(folder / world, indexes=()))
         linker.index()
-        docs = list(read_docs(Path("corpus") / f"{world}.spacy", nlp.vocab))
-        for name, weights in ((row, "tuned"), (f"{row}-tuned", tuned)):  # those tuned for another KB are dropped
-            linker.lexical = weights
-            values = measure(linker, docs, progress=True).metrics | {"lexical": linker.name_weights.as_setting()}
+        found = find_for_gold(linker, read_docs(Path("corpus") / f"{world}.spacy", nlp.vocab), progress=True)
+        for name, weights in ((row, default_weights(linker)), (f"{row}-tuned", tuned)):
+            values: dict[str, Any] = link_metrics([one.ranked(weights) for one in found], linker.kb)
+            values["lexical"] = weights.as_setting()
             output = Path("metrics") / name / f"{world}.json"
             output.parent.mkdir(parents=True, exist_ok=True)
             srsly.write_json(output, values)
