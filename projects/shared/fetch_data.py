@@ -9,7 +9,7 @@ import re
 import shutil
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from spacy_pel.files.atomic import write_atomically
 
 def main(
     local: Annotated[Path, typer.Argument(help="The file in the data folder; taken if it exists")],
-    dest: Annotated[Path, typer.Argument(help="Where to write it: .pubtator or .jsonl")],
+    dest: Annotated[Path, typer.Argument(help="Where to write it: .pubtator, .jsonl or .obo")],
     origin: Annotated[str, typer.Option(help="URL of the public origin; used if LOCAL does not exist")] = "",
     member: Annotated[str, typer.Option(help="The file's path inside the origin, if that is a zip")] = "",
     pmids: Annotated[str, typer.Option(help="URL of the list of abstract ids that make up this split")] = "",
@@ -39,6 +39,8 @@ def main(
             text = join_abstracts(a for a in abstracts(text) if a.split("|", 1)[0] in wanted)
         if dest.suffix == ".jsonl":
             text = cut_kb(text, limit, gold_ids(gold or [])) if limit else text
+        elif dest.suffix == ".obo":
+            text = cut_ontology(text, limit, gold_ids(gold or [])) if limit else text
         elif limit or fold:
             kept = (a for i, a in enumerate(abstracts(text)) if not fold or (i % fold == 0) == held_out)
             text = join_abstracts(a for i, a in enumerate(kept) if not limit or i < limit)
@@ -107,15 +109,25 @@ def gold_ids(paths: list[Path]) -> set[str]:
 
 def cut_kb(text: str, limit: int, keep: set[str]) -> str:
     """The records with an id in `keep`, and the first `limit` of the others, in the order of the file."""
-    lines, others = [], 0
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        known = json.loads(line)["id"] in keep
+    lines = [line for line in text.split("\n") if line.strip()]
+    return "".join(f"{line}\n" for line in cut(lines, lambda line: json.loads(line)["id"] in keep, limit))
+
+
+def cut_ontology(text: str, limit: int, keep: set[str]) -> str:
+    """What `cut_kb` gives, of an OBO file."""
+    header, *stanzas = re.split(r"\n(?=\[)", text)
+    known = re.compile(r"^(?:id|alt_id): (\S+)", re.MULTILINE)
+    return "\n".join([header, *cut(stanzas, lambda stanza: not keep.isdisjoint(known.findall(stanza)), limit)]) + "\n"
+
+
+def cut(records: list[str], is_kept: Callable[[str], bool], limit: int) -> Iterator[str]:
+    """Those that are kept, and the first `limit` of the others."""
+    others = 0
+    for record in records:
+        known = is_kept(record)
         others += not known
         if known or others <= limit:
-            lines.append(line)
-    return "\n".join(lines) + "\n"
+            yield record
 
 
 if __name__ == "__main__":

@@ -87,11 +87,12 @@ class RowBuilder:
 
     def mentions(self, spans: Sequence[Span]) -> TokenRows:
         """Make one row a span, of at most `mention_length` tokens. A span without a word piece gets an empty row."""
-        docs = {id(span.doc): span.doc.text for span in spans}
+        docs = {id(span.doc): span.doc for span in spans}
+        texts = [doc.text for doc in docs.values()]  # which joins all tokens each time
         reach = self.settings.mention_length
         tokenised = {
             key: TokenisedText(text, encoding, reach)
-            for (key, text), encoding in zip(docs.items(), self._encoded(docs.values()), strict=True)
+            for key, text, encoding in zip(docs, texts, self._encoded(texts), strict=True)
         }
         places = [(tokenised[id(span.doc)], span.start_char, span.end_char) for span in spans]
         parted = [text.split(start, end) for text, start, end in places]

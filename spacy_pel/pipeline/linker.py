@@ -384,7 +384,7 @@ class PelLinker(TrainablePipe):
         validate_examples(examples, "PelLinker.update")
         how = self.settings.use_gold_ents, self.settings.spans_key
         mentions = [mention for eg in examples for mention in training_mentions(eg, *how)]
-        losses[self.name] += self.begin_training().accumulate(mentions)
+        losses[self.name] += self.begin_training().accumulate(mentions, self.settings.types_for)
         if sgd not in (None, False):
             self.finish_update(sgd)
         return losses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -22,6 +22,41 @@ from .search import VectorSearch
 MAX_AGE = 1  # updates by which the vectors may lag when they are searched
 # Between the lines of `spacy train`: on a terminal only, and gone when it is full
 BAR: dict[str, Any] = {"unit": "ent", "unit_scale": True, "leave": False, "disable": None}
+
+
+class LivePart:
+    """Entities of a `LiveIndex`, numbered from 0 without gaps, under the vectors of its last refresh.
+
+    Args:
+        live: The index.
+        places: Where they are in it (n,), ascending; None: all of it.
+    """
+
+    def __init__(self, live: LiveIndex, places: EntityPlaces | None) -> None:
+        self._live, self._places = live, places
+
+    def __len__(self) -> int:
+        return len(self._live) if self._places is None else len(self._places)
+
+    def numbers_of(self, places: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """The numbers of the entities at each of `places`; of those that are not of this part none."""
+        if self._places is None:
+            return places
+        own = [np.intersect1d(one, self._places).astype(np.int64) for one in places]
+        return [np.searchsorted(self._places, one).tolist() for one in own]
+
+    def places_of(self, numbers: np.ndarray) -> np.ndarray:
+        """The places of the entities with these `numbers`, of the same shape; -1 stays as it is."""
+        return numbers if self._places is None else np.where(numbers < 0, numbers, self._places[numbers])
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The scores (m, k) and numbers (m, k) of the `k` entities that are best for each of `queries` (m, d)."""
+        index = self._live.refresh() if self._live.index is None else self._live.index
+        within = None if self._places is None else VectorNumbers(self._places)
+        scores, found = index.search(queries, k, within=within)
+        if self._places is None:
+            return scores, found
+        return scores, np.where(found < 0, found, np.searchsorted(self._places, found))
 
 
 class LiveIndex:
@@ -55,6 +90,15 @@ class LiveIndex:
     def rows_of(self, places: EntityPlaces) -> EntityRows:
         """The rows in the KB of the entities at `places`, of the same shape."""
         return EntityRows(self.rows[places])
+
+    def part(self, types: frozenset[str] | None) -> LivePart:
+        """The entities of any of `types`; None: all.
+
+        Raises:
+            PelError: No entity has one of the types.
+        """
+        places = None if types is None else self.places_of(self._kb.rows_of_types(types))
+        return LivePart(self, places)
 
     def updated(self) -> None:
         """Note that the weights have changed."""

@@ -20,9 +20,11 @@ from ..mentions.gold import GoldMention, with_successors
 from ..models.bi_encoder import row_builder, score_of
 from ..models.encoder import tower_module
 from ..models.token_rows import TokenRows
-from ..search.live import LiveIndex
+from ..search.find import AllowedTypes
+from ..search.live import LiveIndex, LivePart
 from .layouts import LAYOUTS, TrainingBatch
 from .masking import with_masked_names
+from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate
 
 MOST_ROWS = 200_000  # of mentions that are kept; names of a KB, and passages, seldom come again
@@ -41,7 +43,7 @@ class TrainingSession:
     Attributes:
         live: The KB under the present weights.
         latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
-        latest_batch: The candidates that the mentions of the latest batch were trained against.
+        latest_batch: The candidates that the mentions of the latest batch, or of its last part, were trained against.
     """
 
     def __init__(self, model: Model, kb: KnowledgeBase, objective: Objective, seed: int) -> None:
@@ -66,14 +68,30 @@ class TrainingSession:
             same[other].append(one)
         return dict(same)
 
-    def accumulate(self, mentions: Sequence[GoldMention]) -> float:
+    def accumulate(self, mentions: Sequence[GoldMention], types_for: AllowedTypes = lambda label: None) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
-        ones, give no loss. Neither a mention's correct entities nor those of the same concepts are its negatives.
+        ones, give no loss. Neither a mention's correct entities nor those of the same concepts are its negatives, nor
+        are entities of types that its label does not allow: mentions of labels that allow different types are trained
+        apart, each part against candidates of its own.
+
+        Args:
+            mentions: With their correct ids.
+            types_for: From a label to the types that are allowed; None: any.
 
         Returns:
             The mean loss of the mentions that have an entity; 0.0 if there are none.
         """
-        mentions = with_successors(mentions, self.kb)
+        parts: dict[frozenset[str] | None, list[GoldMention]] = defaultdict(list)
+        for mention in with_successors(mentions, self.kb):
+            parts[types_for(mention.span.label_)].append(mention)
+        before = self._n_mentions
+        loss = sum(self._accumulate(part, types) for types, part in parts.items())
+        self._loss += loss
+        return loss / max(self._n_mentions - before, 1)
+
+    def _accumulate(self, mentions: Sequence[GoldMention], types: frozenset[str] | None) -> float:
+        """Add the gradients of `mentions` against entities of these `types` (None: of any), and return the sum of their
+        losses."""
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
         places = dict(zip(known, self.live.places_of(EntityRows(np.array(list(known.values())))).tolist(), strict=True))
         correct = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
@@ -86,20 +104,14 @@ class TrainingSession:
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(TokenRows.from_lists([rows[i] for i in used]))
         objective = self.objective
-        negatives = objective.negatives.sample(
-            self._rng,
-            not_wrong,
-            len(self.live),
-            to_numpy(vectors),
-            self.live.index if self.live.index is not None or not objective.negatives.n_hard else self.live.refresh(),
-            objective.loss.logit_scale,
-        )
+        negatives = self._draw(not_wrong, to_numpy(vectors), self.live.part(types))
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         self.latest_batch = batch
         entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
-        loss = backpropagate(
+        self._n_mentions += len(used)
+        return backpropagate(
             entity_tower,
             vectors,
             backprop,
@@ -109,9 +121,13 @@ class TrainingSession:
             objective.loss,
             objective.adversarial,
         )
-        self._n_mentions += len(used)
-        self._loss += loss
-        return loss / len(used)
+
+    def _draw(self, not_wrong: Sequence[Sequence[int]], queries: np.ndarray, part: LivePart) -> DrawnNegatives:
+        """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their `queries` (m, d)."""
+        drawn = self.objective.negatives.sample(
+            self._rng, part.numbers_of(not_wrong), len(part), queries, part, self.objective.loss.logit_scale
+        )
+        return drawn._replace(places=part.places_of(drawn.places))
 
     def _candidate_rows(self, batch: TrainingBatch, gold: EntityPlaces, forms: Sequence[str]) -> TokenRows:
         """The token rows of `batch`; of a share of the `gold` (m,), without the names that are `forms` (m)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import spacy
@@ -48,6 +49,22 @@ def test_window(make_builder):
     assert mention(builder, "She took aspirin after the fits .", "aspirin") == (
         "[CLS] she took [Ms] aspirin [Me] after the fits . [SEP]"
     )
+
+
+def test_the_text_of_a_document_is_read_once_for_all_its_mentions(make_builder):
+    """`doc.text` joins all tokens: read once a mention, it makes the mentions of a long document cost more."""
+
+    class CountedDoc:
+        text, n_read = "aspirin after aspirin after aspirin", 0
+
+        def __getattribute__(self, name):
+            CountedDoc.n_read += name == "text"
+            return super().__getattribute__(name)
+
+    doc = CountedDoc()
+    spans = [SimpleNamespace(doc=doc, start_char=start, end_char=start + 7) for start in (0, 14, 28)]
+    rows = make_builder().mentions(spans)
+    assert len({tuple(row.tolist()) for row in rows}) == 3 and CountedDoc.n_read == 1
 
 
 def test_mentions_at_the_very_start_and_end(make_builder):

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import gold_mentions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -336,6 +337,32 @@ def test_okb_nil(copied, made_data, tiny_bert):
     for linker in ("margin-0", "names"):
         assert names[f"{linker}-hybrid"]["recall_at_1"] >= names[f"{linker}-vectors"]["recall_at_1"]
     assert {values["n_nil"] for values in names.values()} == {names["baseline-tfidf"]["n_nil"]} != {0}
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+def test_worlds(copied, tiny_bert):
+    """On two papers: CL is measured by a linker that was trained on all others and has not seen it."""
+    folder = copied("worlds")
+    variables = {"data": DATA, "encoder": tiny_bert, "limit": 2, "kb_limit": 40, "mesh_limit": 100, "steps": 2}
+    for command in ("fetch", "convert", "build-kb", "untrained", "without-cl", "table", "long-documents"):
+        printed = run_project(folder, command, **variables)
+        if command == "table":
+            assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
+    found = {path.parent.name: srsly.read_json(path) for path in (folder / "metrics").glob("*/CL.json")}
+    assert found.keys() == {"untrained", "others", "others-tuned"}
+    assert len({one["n_in_kb"] for one in found.values()}) == 1 and found["others"]["n_in_kb"] > 20
+    assert found["others"]["lexical"] == pytest.approx({"ngram": 1.0, "exact": 0.3})
+    assert found["others-tuned"]["lexical"].keys() == {"ngram", "exact", "names"}
+    known, whole = (KnowledgeBase(folder / "training" / "without-cl" / name) for name in ("known", "kb"))
+    assert whole.type_counts().keys() == known.type_counts().keys() == {"MESH", "UBERON", "SO"}
+    assert 0.6 * len(whole) < len(known) < 0.95 * len(whole)
+    for part, in_known in (("learn", True), ("tune", False)):
+        docs = read_docs(folder / "training" / "without-cl" / part, spacy.blank("en").vocab)
+        ids = {id_ for doc in docs for mention in gold_mentions(doc) for id_ in mention.ids}
+        assert len(ids) > 5 and (len(known.rows(ids)) > 5) == in_known
+    measured = srsly.read_json(folder / "metrics" / "long-documents.json")
+    assert measured["n_mentions"] > 20 and measured["long / pieces"] > 0
+    assert measured["long: tokens of a document"] > 5 * measured["pieces: tokens of a document"]
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")

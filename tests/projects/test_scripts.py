@@ -23,10 +23,11 @@ from spacy.util import load_config, load_model_from_config, registry
 from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel import render_links
-from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.readers.obo import read_obo
 from spacy_pel.kb.readers.umls import read_umls
 from spacy_pel.mentions.gold import gold_mentions
 
@@ -110,6 +111,76 @@ def test_fetch_cuts_a_kb_but_keeps_the_gold(tmp_path):
     source.write_text("".join(json.dumps({"id": f"C{i}", "name": "x"}) + "\n" for i in [1, 2, 3, 7, 104, 999]))
     script("fetch_data", "shared").main(source, dest, limit=2, gold=[corpus])
     assert [record["id"] for record in srsly.read_jsonl(dest)] == ["C1", "C2", "C7", "C104"]
+
+
+def test_fetch_cuts_an_ontology_but_keeps_the_gold_and_what_was_merged_into_it(tmp_path):
+    corpus, source, dest = tmp_path / "dev.pubtator", tmp_path / "source.obo", tmp_path / "cut.obo"
+    corpus.write_text(ABSTRACTS)
+    terms = [f"[Term]\nid: C{i}\nname: the {i}th\n" for i in (1, 2, 3, 7, 999)]
+    merged = "[Term]\nid: C5\nname: x\nalt_id: C104\n"
+    source.write_text("\n".join(["format-version: 1.2\n", *terms, merged, "[Typedef]\nid: part_of\n"]))
+    script("fetch_data", "shared").main(source, dest, limit=2, gold=[corpus])
+    kept = read_obo(dest)
+    assert [entity.id for entity in kept] == ["C1", "C2", "C7", "C5"] and list(kept.retired) == [("C104", "C5")]
+
+
+def test_in_kb_parts_the_mentions_that_can_be_trained_on_from_the_rest(tmp_path):
+    nlp = spacy.blank("en")
+    docs = make_docs(nlp)
+    write_docs(tmp_path / "all.spacy", docs)
+    known = make_kb(tmp_path / "kb", [Entity("D001241", "Aspirin"), Entity("D009270", "Naloxone")])
+    in_kb = script("in_kb", "shared")
+    in_kb.main(tmp_path / "all.spacy", known.path, tmp_path / "learn.spacy", rest=tmp_path / "rest.spacy")
+    ids = [
+        [
+            mention.span.kb_id_
+            for doc in read_docs(tmp_path / f"{name}.spacy", nlp.vocab)
+            for mention in gold_mentions(doc)
+        ]
+        for name in ("learn", "rest", "all")
+    ]
+    assert ids[0] == ["D001241", "D009270"] and sorted(ids[0] + ids[1]) == sorted(ids[2])
+    none = make_kb(tmp_path / "none", [Entity("D1", "Nothing here")])
+    with pytest.raises(typer.Exit):
+        in_kb.main(tmp_path / "all.spacy", none.path, tmp_path / "nothing.spacy")
+    assert not (tmp_path / "nothing.spacy").exists()
+
+
+def test_worlds_are_parted_by_type_and_averaged_one_by_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    worlds = script("worlds", "worlds")
+    for world, id_ in (("SO", "SO:1"), ("MESH", "D1")):
+        make_kb(Path("kb") / world, [Entity(id_, "gene", types=("anything",))])
+    assert [(one.id, one.types) for one in worlds.entities_of(["SO", "MESH"])] == [("SO:1", ("SO",)), ("D1", ("MESH",))]
+
+    for row, world, recall in (("all", "SO", 0.5), ("all", "CL", 0.0), ("one", "SO", 0.7)):
+        path = Path("metrics") / row / f"{world}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        srsly.write_json(path, {"recall_at_1": recall, "recall_at_64": 1.0, "n_mentions": 10})
+    (Path("metrics") / "empty").mkdir()
+    worlds.table(Path("metrics"), ["SO", "CL"], Path("metrics") / "table.md")
+    text = Path("metrics/table.md").read_text()
+    assert text in capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert rows[2:] == [
+        ["all", "0.500", "0.000", "0.250", "1.000", "1.000", "1.000"],
+        ["one", "0.700", "–", "–", "1.000", "–", "–"],
+    ]
+
+    (Path("training") / "learn").mkdir(parents=True)
+    (Path("training") / "learn" / "SO.spacy").touch()
+    with pytest.raises(typer.BadParameter, match="was trained on SO"):
+        worlds.test(Path("training"), ["SO"], "row")
+
+
+def test_a_long_document_is_cut_between_its_mentions(tmp_path):
+    nlp = spacy.blank("en")
+    doc = nlp("The embryonic stem cells and the stem cells of the embryo")
+    doc.ents = [Span(doc, start, end, label="X") for start, end in ((1, 4), (6, 8), (10, 11))]
+    cut = script("long_documents", "worlds")
+    parts = list(cut.pieces(doc, 3))
+    assert "".join(part.text_with_ws for part in parts) == doc.text and [len(part) for part in parts] == [4, 4, 3]
+    assert [ent.text for part in parts for ent in part.ents] == [ent.text for ent in doc.ents]
 
 
 def test_fetch_takes_a_member_of_the_origin_where_the_file_is_not_at_hand(tmp_path):

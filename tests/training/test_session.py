@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from spacy.tokens import Span
 from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.scorer import score_links
-from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.models.bi_encoder import encode_entity_rows
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.search.search import Queries
@@ -175,6 +176,34 @@ def test_the_same_concept_under_another_id_is_never_a_negative(tmp_path, monkeyp
     everything = set(range(12))
     assert wrong_of[one] == wrong_of[other] == everything - {one, other}
     assert wrong_of[linker.kb.rows(["D001241"])["D001241"]] == everything - {0}
+
+
+@pytest.mark.parametrize("layout", ["shared", "per_mention"])
+@pytest.mark.parametrize("sampler", ["RandomNegatives", "HardNegatives", "MixedNegatives"])
+def test_negatives_are_of_the_types_that_the_label_allows(tmp_path, layout, sampler, monkeypatch):
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives={"@misc": f"spacy_pel.{sampler}.v1", "n": 4},
+        layout=layout,
+        types_by_label={"drug": ["Chemical"], "finding": ["Disease", "Sign"]},
+    )
+    type_of = [entity.types[0] for entity in ENTITIES]
+    for example in examples:
+        group = example.reference.spans[GOLD_GROUP]
+        for i, span in enumerate(group):
+            label = "drug" if linker.kb[span.kb_id_].types == ("Chemical",) else "finding"
+            group[i] = Span(example.reference, span.start, span.end, label=label, kb_id=span.kb_id)
+    batches = []
+    original = TrainingBatch.__init__
+    monkeypatch.setattr(
+        TrainingBatch, "__init__", lambda self, *args, **kw: batches.append(args) or original(self, *args, **kw)
+    )
+    linker.update(examples)
+    seen = [{type_of[place] for place in places.ravel()} for places, *_ in batches]
+    assert {"Chemical"} in seen and {"Disease", "Sign"} in seen and len(seen) == 2
+    assert all(negatives.sum(axis=1).min() >= 4 for _, _, _, negatives, *_ in batches)
+    assert sum(len(gold) for _, gold, *_ in batches) == sum(len(e.reference.ents) for e in examples)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+"""A linker trained on some worlds, each a vocabulary with its corpus, and measured on others; the table of them all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import spacy
+import srsly
+import typer
+
+from spacy_pel.cli.table import cell, markdown
+from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.evaluation.metrics import link_metrics
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.hold_out import HoldOut
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.pipeline.default_weights import default_weights
+from spacy_pel.pipeline.tuning import find_for_gold
+
+COLUMNS = ("recall_at_1", "recall_at_64")
+
+app = typer.Typer(help=__doc__)
+
+
+@app.command()
+def train(
+    folder: Annotated[Path, typer.Argument(help="Where the linker goes: FOLDER/linker, with a KB of its worlds")],
+    worlds: Annotated[list[str], typer.Argument(help="Those to train on: kb/WORLD and corpus/WORLD.spacy")],
+    steps: Annotated[int, typer.Option(help="Optimiser steps")] = 150,
+    hold_out: Annotated[float, typer.Option(help="Share of the entities that are kept for tuning")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+) -> None:
+    """Train on the worlds, in one KB in which the type of an entity is its world. What names count is tuned on
+    mentions of entities that are held out of the training, as the entities of another world are."""
+    whole, known = folder / "kb", folder / "known"
+    held_out = HoldOut(hold_out, seed=seed)
+    KnowledgeBase.create(whole, entities_of(worlds), overwrite=True)
+    KnowledgeBase.create(known, (one for one in entities_of(worlds) if not held_out.holds(one)), overwrite=True)
+    for world in worlds:
+        source, file = Path("corpus") / f"{world}.spacy", f"{world}.spacy"
+        python("../shared/in_kb.py", source, known, folder / "learn" / file, "--rest", folder / "tune" / file)
+    gpu = ("--gpu-id", gpu_id)
+    paths = ("--paths.train", folder / "learn", "--paths.kb", known)
+    options = ("--training.max_steps", steps, "--system.seed", seed)
+    python("-m", "spacy", "train", "configs/train.cfg", "--output", folder, *paths, *options, *gpu)
+    python("-m", "spacy", "pel", "index", folder / "model-last", whole, folder / "linker", "--force", *gpu)
+    python("-m", "spacy", "pel", "tune-lexical", folder / "linker", folder / "tune", *gpu)
+
+
+def entities_of(worlds: Sequence[str]) -> Iterator[Entity]:
+    """The entities of several worlds, each with its world as its type."""
+    for world in worlds:
+        for entity in KnowledgeBase(Path("kb") / world).entities():
+            yield replace(entity, types=(world,), type_names=())
+
+
+@app.command()
+def test(
+    folder: Annotated[Path, typer.Argument(help="What `train` wrote")],
+    worlds: Annotated[list[str], typer.Argument(help="Those to measure on, which it was not trained on")],
+    row: Annotated[str, typer.Option(help="Of the table: metrics/ROW/WORLD.json, and ROW-tuned for the tuned weights")],
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+) -> None:
+    """Link the mentions of other worlds, each to its own KB, which is encoded here. Names count what they count by
+    default, and then what was tuned for the worlds of the training."""
+    if trained_on := [world for world in worlds if (folder / "learn" / f"{world}.spacy").is_file()]:
+        raise typer.BadParameter(f"{folder} was trained on {', '.join(trained_on)}", param_hint="WORLDS")
+    if gpu_id >= 0:
+        spacy.require_gpu(gpu_id)
+    nlp = spacy.load(folder / "linker")
+    linker: Any = nlp.get_pipe("pel_linker")
+    tuned = linker.name_weights
+    linker.types_by_label = {}  # of the worlds that it was trained on
+    for world in worlds:
+        linker.set_kb(KnowledgeBase(Path("kb") / world).copy_to(folder / world, indexes=()))
+        linker.index()
+        found = find_for_gold(linker, read_docs(Path("corpus") / f"{world}.spacy", nlp.vocab), progress=True)
+        for name, weights in ((row, default_weights(linker)), (f"{row}-tuned", tuned)):
+            values: dict[str, Any] = link_metrics([one.ranked(weights) for one in found], linker.kb)
+            values["lexical"] = weights.as_setting()
+            output = Path("metrics") / name / f"{world}.json"
+            output.parent.mkdir(parents=True, exist_ok=True)
+            srsly.write_json(output, values)
+            typer.echo(f"{output}: recall@1 {values['recall_at_1']:.4f}, weights {values['lexical']}")
+
+
+@app.command()
+def table(
+    metrics: Annotated[Path, typer.Argument(help="Folder of metrics/ROW/WORLD.json")],
+    worlds: Annotated[list[str], typer.Argument(help="The columns; the macro average is over all of them")],
+    output: Annotated[Path, typer.Option(help="Also write the table here")],
+) -> None:
+    """Print recall of each world, and its macro average: the mean over worlds, however many mentions each has. A row
+    that was not measured on all worlds has none."""
+    header = ["", *(f"{world} {key}" for key in COLUMNS for world in (*worlds, "macro"))]
+    rows = [header]
+    for folder in sorted(path for path in metrics.iterdir() if path.is_dir()):
+        found = {world: folder / f"{world}.json" for world in worlds if (folder / f"{world}.json").is_file()}
+        measured: dict[str, Any] = {world: srsly.read_json(path) for world, path in found.items()}
+        if measured:
+            rows.append([folder.name, *(cell(key, one) for key in COLUMNS for one in recalls(measured, worlds, key))])
+    text = markdown(rows)
+    typer.echo(text)
+    output.write_text(text, encoding="utf-8")
+
+
+def recalls(measured: dict[str, Any], worlds: Sequence[str], key: str) -> list[float | None]:
+    """That measure of each world, None where it was not taken, and the mean over all."""
+    values = [measured[world][key] if world in measured else None for world in worlds]
+    there = [value for value in values if value is not None]
+    return [*values, fmean(there) if len(there) == len(worlds) else None]
+
+
+def python(*arguments: object) -> None:
+    subprocess.run([sys.executable, *map(str, arguments)], check=True)
+
+
+if __name__ == "__main__":
+    app()
