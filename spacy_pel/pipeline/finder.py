@@ -5,7 +5,7 @@ Every `spacy.blank` imports it, so it imports spaCy only.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
@@ -18,6 +18,7 @@ from ..checks import check_count, check_flag, check_text, text_list
 from ..errors import PelError
 from ..kb.names.known_names import known_names, only_within, rows_of_forms
 from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
+from ..kb.names.plurals import readings
 from ..mentions.stretches import stretches
 
 if TYPE_CHECKING:
@@ -195,17 +196,22 @@ class PelFinder(Pipe):
         Raises:
             PelError: There is no KB, or no entity has one of the types.
         """
-        settings, kb = self.settings, self.kb
+        settings, kb, lang = self.settings, self.kb, self.nlp.lang
         stop_words = self.nlp.Defaults.stop_words if settings.stop_words is None else settings.stop_words
         rules = NameRules(settings.min_length, frozenset(map(str.lower, stop_words)))
         found: list[list[Span]] = [[] for _ in docs]
         remaining = ((place, one) for place, doc in enumerate(docs) for one in stretches(doc, settings.max_tokens))
         while batch := list(islice(remaining, AT_ONCE)):
-            rows = rows_of_forms({one.form for _, one in batch}, kb.records)
+            forms = {one.form: readings(one.form, lang) for _, one in batch}
+            rows = rows_of_forms(set(chain.from_iterable(forms.values())), kb.records)
             if settings.types:
                 rows = only_within(rows, kb.rows_of_types(settings.types))
-            hits = [(place, one, docs[place][one.start : one.end].text) for place, one in batch if one.form in rows]
-            names = known_names({text: rows[one.form] for _, one, text in hits}, kb.records, rules)
+            hits = [
+                (place, one, docs[place][one.start : one.end].text)
+                for place, one in batch
+                if not rows.keys().isdisjoint(forms[one.form])
+            ]
+            names = known_names({text for _, _, text in hits}, rows, kb.records, rules, lang)
             for place, one, text in hits:
                 if text in names:
                     found[place].append(Span(docs[place], one.start, one.end, label=settings.label))

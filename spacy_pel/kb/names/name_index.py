@@ -10,10 +10,11 @@ import numpy as np
 
 from ...errors import PelError
 from ..damage import damage_named
-from ..numbering import EntityRows
+from ..numbering import EntityRows, no_rows
 from .file_names import FileNames
 from .files import mapped_names
 from .grams import TINY, Text, Vocabulary, name_grams
+from .plurals import readings
 from .tables import TYPES, TableNames
 
 
@@ -59,8 +60,12 @@ class NameIndex:
         self.path = records.path
         self._loaded: Loaded | None = None
 
-    def match(self, text: str) -> NameMatch:
-        """`text` beside the names of the KB.
+    def match(self, text: str, lang: str = "") -> NameMatch:
+        """`text` beside the names of the KB. A plural that is no name is read in the singular, if that is one.
+
+        Args:
+            text: As it stands somewhere.
+            lang: The code of its language; without one it is no plural.
 
         Raises:
             PelError: The KB is one of format 2, whose names have no index, or the file of the index is missing or
@@ -71,9 +76,10 @@ class NameIndex:
             try:
                 with damage_named(self._records.path):
                     loaded = self._load(meta)
-                    own = loaded.vocabulary.text(text)
+                    read, exact = self._read(text, lang)
+                    own = loaded.vocabulary.text(read)
                     indexed = loaded.names.beside(own)
-                    return NameMatch(text, own, indexed, loaded, self, self._records.rows_named(text))
+                    return NameMatch(text, own, indexed, loaded, self, exact)
             except PelError:
                 if self._records.latest_meta().get("names") == meta:
                     raise  # no other process has written the index again meanwhile
@@ -86,6 +92,13 @@ class NameIndex:
         best = np.zeros(len(rows), dtype=np.float32)
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
+
+    def _read(self, text: str, lang: str) -> tuple[str, EntityRows]:
+        """`text`, or the singular of it that is a name where it is none, and the rows of the entities with that name."""
+        for one in readings(text, lang):
+            if len(rows := self._records.rows_named(one)):
+                return one, rows
+        return text, no_rows()
 
     def _latest(self) -> dict[str, Any]:
         """The `meta` of the index as it is now."""
