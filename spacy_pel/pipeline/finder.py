@@ -5,7 +5,7 @@ Every `spacy.blank` imports it, so it imports spaCy only.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
@@ -18,7 +18,7 @@ from ..checks import check_count, check_flag, check_text, text_list
 from ..errors import PelError
 from ..kb.names.known_names import known_names, only_within, rows_of_forms
 from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
-from ..kb.names.plurals import readings
+from ..kb.names.plurals import plurals
 from ..mentions.stretches import stretches
 
 if TYPE_CHECKING:
@@ -202,15 +202,13 @@ class PelFinder(Pipe):
         found: list[list[Span]] = [[] for _ in docs]
         remaining = ((place, one) for place, doc in enumerate(docs) for one in stretches(doc, settings.max_tokens))
         while batch := list(islice(remaining, AT_ONCE)):
-            forms = {one.form: readings(one.form, lang) for _, one in batch}
-            rows = rows_of_forms(set(chain.from_iterable(forms.values())), kb.records)
+            forms = {one.form for _, one in batch}
+            singular = plurals(forms, lang)
+            rows = rows_of_forms(forms.union(*singular.values()), kb.records)
             if settings.types:
                 rows = only_within(rows, kb.rows_of_types(settings.types))
-            hits = [
-                (place, one, docs[place][one.start : one.end].text)
-                for place, one in batch
-                if not rows.keys().isdisjoint(forms[one.form])
-            ]
+            named = rows.keys() | {form for form, own in singular.items() if not rows.keys().isdisjoint(own)}
+            hits = [(place, one, docs[place][one.start : one.end].text) for place, one in batch if one.form in named]
             names = known_names({text for _, _, text in hits}, rows, kb.records, rules, lang)
             for place, one, text in hits:
                 if text in names:

@@ -10,7 +10,7 @@ from typing import Protocol
 from ..numbering import EntityRows
 from .name_rules import NameRules, depends_on_writing
 from .normal_form import form_key, normalized
-from .plurals import readings
+from .plurals import singulars
 
 Rows = Sequence[int]
 
@@ -56,12 +56,12 @@ def known_names(
 
     Args:
         texts: As they stand somewhere.
-        rows: Of the entities that have a name of a normalised form, for the forms of the `readings` of `texts`.
+        rows: Of the entities that have a name of a normalised form, for the forms of `texts` and of their `singulars`.
         records: Of the KB.
         rules: Which names find texts.
         lang: The code of the language of `texts`.
     """
-    read = {text: readings(text, lang) for text in texts if rules.allow(text)}
+    read = {text: [text, *singulars(text, lang)] for text in texts if rules.allow(text)}
     owners = {
         one: rows[form]
         for one in set(chain.from_iterable(read.values()))

@@ -14,7 +14,7 @@ from ..numbering import EntityRows, no_rows
 from .file_names import FileNames
 from .files import mapped_names
 from .grams import TINY, Text, Vocabulary, name_grams
-from .plurals import readings
+from .plurals import singulars
 from .tables import TYPES, TableNames
 
 
@@ -94,8 +94,8 @@ class NameIndex:
         return best
 
     def _read(self, text: str, lang: str) -> tuple[str, EntityRows]:
-        """`text`, or the singular of it that is a name where it is none, and the rows of the entities with that name."""
-        for one in readings(text, lang):
+        """`text`, or where it is no name the singular of it that is one; and the rows of the entities named so."""
+        for one in (text, *singulars(text, lang)):
             if len(rows := self._records.rows_named(one)):
                 return one, rows
         return text, no_rows()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+
 LEAST = 4  # letters that a plural ends with: "cis" and "ras" are none
+NO_PLURAL = ("is", "ss", "us")
 ENDINGS = {
     "en": (
         ("s", ""),
@@ -10,27 +14,39 @@ ENDINGS = {
         ("ses", "s"),
         ("xes", "x"),
         ("hes", "h"),
-        ("es", "is"),
+        ("ses", "sis"),
+        ("tes", "tis"),
+        ("xes", "xis"),
         ("ae", "a"),
         ("i", "us"),
         ("a", "um"),
         ("a", "on"),
     )
 }
-PLURALS = {lang: tuple({plural for plural, _ in endings}) for lang, endings in ENDINGS.items()}
+LAST = {lang: tuple({plural[-1] for plural, _ in endings}) for lang, endings in ENDINGS.items()}
+KEPT = 20_000  # endings of texts
 
 
-def readings(text: str, lang: str) -> list[str]:
-    """`text`, and what it may be the plural of by the ending of its last word. Most of that is no word: what of it is a
-    name in a KB is meant.
+def plurals(texts: Iterable[str], lang: str) -> dict[str, list[str]]:
+    """Those of `texts` that may be plurals, with their `singulars`."""
+    last = LAST.get(lang, ())
+    return {text: own for text in texts if text.endswith(last) and (own := singulars(text, lang))}
+
+
+def singulars(text: str, lang: str) -> list[str]:
+    """What `text` may be the plural of, by the ending of its last word. Most of that is no word: a KB has the names.
 
     Args:
-        text: Where its last word is in capitals it is no plural, since that S may stand for a word of its own.
+        text: If its last word is in capitals, none: that S may stand for a word of its own.
         lang: The code of its language. Only the plurals of English ("en") are known.
     """
-    if not text.endswith(PLURALS.get(lang, ())):
-        return [text]
-    end = text[-LEAST:]
-    if len(end) < LEAST or not end.isalpha():
-        return [text]
-    return [text, *(text[: -len(plural)] + one for plural, one in ENDINGS[lang] if text.endswith(plural))]
+    endings = _endings(text[-LEAST:], lang)
+    return [text[:-length] + singular for length, singular in endings] if endings else []
+
+
+@lru_cache(maxsize=KEPT)
+def _endings(end: str, lang: str) -> tuple[tuple[int, str], ...]:
+    """Of the last characters of a text, how many are of a plural, and what they are in the singular."""
+    if len(end) < LEAST or not end.isalpha() or end.endswith(NO_PLURAL):
+        return ()
+    return tuple((len(plural), singular) for plural, singular in ENDINGS.get(lang, ()) if end.endswith(plural))

@@ -10,7 +10,7 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.names.known_names import known_names, only_within, rows_of_forms
 from spacy_pel.kb.names.name_rules import NameRules
 from spacy_pel.kb.names.normal_form import normalized
-from spacy_pel.kb.names.plurals import readings
+from spacy_pel.kb.names.plurals import singulars
 
 ENTITIES = [
     Entity("1", "Heart Failure", ("HF",)),
@@ -26,7 +26,7 @@ def records(tmp_path):
 
 
 def known(texts, records, lang="en"):
-    rows = rows_of_forms({normalized(one) for text in texts for one in readings(text, lang)}, records)
+    rows = rows_of_forms({normalized(one) for text in texts for one in (text, *singulars(text, lang))}, records)
     return known_names(texts, rows, records, RULES, lang)
 
 
