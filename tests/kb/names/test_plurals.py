@@ -32,10 +32,10 @@ def test_a_plural_has_its_singular(plural, singular):
     assert singulars(plural, "de") == singulars(plural, "") == []
 
 
-KEPT = "cis ras Gas AIDS CAS K-RAS FAS TH1s IL-2s 2s heart virus analysis loss cells)".split()
-
-
-@pytest.mark.parametrize("text", ["", "s", "a", *KEPT])
+@pytest.mark.parametrize(
+    "text",
+    ["", "s", "a", "cis", "ras", "Gas", "AIDS", "CAS", "K-RAS", "TH1s", "IL-2s", "heart", "virus", "analysis", "loss"],
+)
 def test_names_of_genes_and_other_short_words_keep_their_s(text):
     assert singulars(text, "en") == []
 
