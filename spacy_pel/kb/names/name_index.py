@@ -61,7 +61,7 @@ class NameIndex:
         self._loaded: Loaded | None = None
 
     def match(self, text: str, lang: str = "") -> NameMatch:
-        """`text` beside the names of the KB. A plural that is no name is read in the singular, if that is one.
+        """`text` beside the names of the KB. A plural that is no name matches its singular exactly, if that is one.
 
         Args:
             text: As it stands somewhere.
@@ -76,10 +76,9 @@ class NameIndex:
             try:
                 with damage_named(self._records.path):
                     loaded = self._load(meta)
-                    read, exact = self._read(text, lang)
-                    own = loaded.vocabulary.text(read)
+                    own = loaded.vocabulary.text(text)
                     indexed = loaded.names.beside(own)
-                    return NameMatch(text, own, indexed, loaded, self, exact)
+                    return NameMatch(text, own, indexed, loaded, self, self._exact(text, lang))
             except PelError:
                 if self._records.latest_meta().get("names") == meta:
                     raise  # no other process has written the index again meanwhile
@@ -93,12 +92,10 @@ class NameIndex:
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
 
-    def _read(self, text: str, lang: str) -> tuple[str, EntityRows]:
-        """`text`, or where it is no name the singular of it that is one; and the rows of the entities named so."""
-        for one in (text, *singulars(text, lang)):
-            if len(rows := self._records.rows_named(one)):
-                return one, rows
-        return text, no_rows()
+    def _exact(self, text: str, lang: str) -> EntityRows:
+        """The rows of the entities that are named as `text`, or where none is, as a singular of it."""
+        forms = (text, *singulars(text, lang))
+        return next((rows for form in forms if len(rows := self._records.rows_named(form))), no_rows())
 
     def _latest(self) -> dict[str, Any]:
         """The `meta` of the index as it is now."""
@@ -129,8 +126,8 @@ class NameMatch:
     """A text beside the names of a KB.
 
     How alike it is to an entity is the cosine of two sets of 3-grams, weighted by idf: its own, and those of the
-    entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text once both are
-    normalised.
+    entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text, or the singular of a
+    plural that is no name, once both are normalised.
 
     Attributes:
         text: As it was given.
