@@ -1,4 +1,7 @@
-"""Texts in the plural, read in the singular: vocabularies name things in the singular."""
+"""Texts in the plural, read in the singular: vocabularies name things in the singular.
+
+The names of a KB tell which reading is right, so every likely one is offered. A stemmer or a lemmatizer gives one.
+"""
 
 from __future__ import annotations
 
