@@ -18,6 +18,7 @@ from ..checks import check_count, check_flag, check_text, text_list
 from ..errors import PelError
 from ..kb.names.known_names import known_names, only_within, rows_of_forms
 from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
+from ..kb.names.plurals import plurals
 from ..mentions.stretches import stretches
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def make_finder(
 
 class PelFinder(Pipe):
     """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case, hyphens and
-    white space aside.
+    white space aside, or in an English pipeline the plural of one.
 
     The KB is that of the linker in the pipeline, or one of its own. It is asked on disk whenever a text is read, so
     the finder knows what was added to the KB since, and no more what was removed.
@@ -195,17 +196,20 @@ class PelFinder(Pipe):
         Raises:
             PelError: There is no KB, or no entity has one of the types.
         """
-        settings, kb = self.settings, self.kb
+        settings, kb, lang = self.settings, self.kb, self.nlp.lang
         stop_words = self.nlp.Defaults.stop_words if settings.stop_words is None else settings.stop_words
         rules = NameRules(settings.min_length, frozenset(map(str.lower, stop_words)))
         found: list[list[Span]] = [[] for _ in docs]
         remaining = ((place, one) for place, doc in enumerate(docs) for one in stretches(doc, settings.max_tokens))
         while batch := list(islice(remaining, AT_ONCE)):
-            rows = rows_of_forms({one.form for _, one in batch}, kb.records)
+            forms = {one.form for _, one in batch}
+            singular = plurals(forms, lang)
+            rows = rows_of_forms(forms.union(*singular.values()), kb.records)
             if settings.types:
                 rows = only_within(rows, kb.rows_of_types(settings.types))
-            hits = [(place, one, docs[place][one.start : one.end].text) for place, one in batch if one.form in rows]
-            names = known_names({text: rows[one.form] for _, one, text in hits}, kb.records, rules)
+            named = rows.keys() | {form for form, own in singular.items() if not rows.keys().isdisjoint(own)}
+            hits = [(place, one, docs[place][one.start : one.end].text) for place, one in batch if one.form in named]
+            names = known_names({text for _, _, text in hits}, rows, kb.records, rules, lang)
             for place, one, text in hits:
                 if text in names:
                     found[place].append(Span(docs[place], one.start, one.end, label=settings.label))

@@ -21,7 +21,8 @@ class Parts(NamedTuple):
     Attributes:
         similarity: Of the vectors.
         ngram: Of the names, as 3-grams; None where they are not compared.
-        exact: 1 for a name that equals the mention, shared among the entities that have it; None as for `ngram`.
+        exact: 1 for a name that equals the mention, or its singular, shared among the entities that have it; None as
+            for `ngram`.
         names: Of the vectors of names, where those of entities are searched too.
         name: Of which name the most similar vector is, where vectors of names are searched.
     """

@@ -75,7 +75,8 @@ def _find(
         text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
         texts = [text_of[place] for place in range(len(vectors))]
         within = None if allowed is None else kb.rows_of_types(allowed)
-        of_place = [one.first(reading.keep) for one in search(Queries(texts, vectors), depth, within)]
+        queries = Queries(texts, vectors, spans[0].doc.lang_)
+        of_place = [one.first(reading.keep) for one in search(queries, depth, within)]
         for i, place in zip(numbers, places.tolist(), strict=True):
             if place != UNREADABLE:
                 scored[i] = of_place[place]

@@ -79,7 +79,7 @@ class HybridSearch:
             sides = {kind: _side(found, i) for kind, found in nearest.items()}
             rows = [side.rows for side in sides.values()]
             if self._names is not None:
-                match = match if match and match.text == texts[i] else self._names.match(texts[i])
+                match = match if match and match.text == texts[i] else self._names.match(texts[i], queries.lang)
                 rows.append(match.best(k, within))
             candidates, own = self._compared(queries.vectors[i], EntityRows(np.concatenate(rows)), sides)
             if match is not None:

@@ -12,7 +12,7 @@ NGRAM = "ngram"
 """Of the names, as 3-grams."""
 
 EXACT = "exact"
-"""1 for a name that equals the mention, shared among the entities that have it."""
+"""1 for a name that equals the mention, or its singular, shared among the entities that have it."""
 
 NAME = "name"
 """No part of the score: which name of the entity, its distinct ones counted from 0, had the best vector."""

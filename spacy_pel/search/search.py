@@ -19,10 +19,12 @@ class Queries(NamedTuple):
     Attributes:
         texts: Their texts, q of them.
         vectors: Their vectors (q, d) float32.
+        lang: The code of their language.
     """
 
     texts: Sequence[str]
     vectors: np.ndarray
+    lang: str = ""
 
 
 class Scored(NamedTuple):

@@ -140,6 +140,22 @@ def test_unicode_hyphens_and_apostrophes(tmp_path, name, text, expected):
     assert found(make(kb.path), text) == [expected]
 
 
+PLURAL_NAMES = [Entity("1", "T cell", ("RBC",)), Entity("2", "axis"), Entity("3", "doe"), Entity("4", "KRA")]
+PLURALS = "T-cells, T cells; RBCs rbcs Axes of KRAS: does Does T cells' T, cells"
+
+
+@pytest.mark.parametrize(("lang", "expected"), [("en", ["T-cells", "T cells", "RBCs", "Axes", "T cells"]), ("de", [])])
+def test_an_english_plural_is_found_by_its_singular(tmp_path, lang, expected):
+    nlp = spacy.blank(lang)
+    nlp.add_pipe("pel_finder", config={"kb": own(make_kb(tmp_path / "kb", PLURAL_NAMES).path)})
+    assert found(nlp, PLURALS) == expected
+
+
+def test_a_plural_of_a_name_of_another_type(tmp_path):
+    kb = make_kb(tmp_path / "kb", [Entity("1", "cell", (), ("A",)), Entity("2", "gene", (), ("B",))])
+    assert found(make(kb.path, types=["B"]), "cells and genes") == ["genes"]
+
+
 def test_a_name_with_other_tokens_than_the_text(tmp_path):
     nlp = make(make_kb(tmp_path / "kb", [Entity("1", "IL-2")]).path)
     one = Doc(nlp.vocab, words=["IL-2", "rose"])

@@ -67,7 +67,7 @@ def test_every_entity_scored_by_hand(trained, linker):
     cosines = [dict(found) for found in linker.rank(spans, len(kb))]
     linker.lexical = WEIGHTS
     for span, cosine, found in zip(spans, cosines, linker.rank(spans, len(kb)), strict=True):
-        lexical = dict(zip(kb, kb.names.match(span.text).scores(np.arange(len(kb))).tolist(), strict=True))
+        lexical = dict(zip(kb, kb.names.match(span.text, "en").scores(np.arange(len(kb))).tolist(), strict=True))
         by_hand = {id_: (cosine[id_] + 0.5 * lexical[id_][0] + 0.25 * lexical[id_][1]) / 1.75 for id_ in kb}
         assert dict(found) == pytest.approx(by_hand, abs=1e-5)
         assert [score for _, score in found] == sorted(dict(found).values(), reverse=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 from ..numbering import EntityRows
 from .name_rules import NameRules, depends_on_writing
-from .normal_form import form_key
+from .normal_form import form_key, normalized
+from .plurals import singulars
 
 Rows = Sequence[int]
 
@@ -45,22 +47,30 @@ def only_within(rows: Mapping[str, Rows], within: EntityRows) -> dict[str, Rows]
     return {form: own for form, own in kept.items() if own}
 
 
-def known_names(texts: Mapping[str, Rows], records: NamedRecords, rules: NameRules) -> set[str]:
-    """Those of `texts` that are found by a name.
+def known_names(
+    texts: Collection[str], rows: Mapping[str, Rows], records: NamedRecords, rules: NameRules, lang: str = ""
+) -> set[str]:
+    """Those of `texts` that are found by a name: their own, or the singular of a plural.
 
     Names as they are written are read only for texts where that matters.
 
     Args:
-        texts: With the rows of the entities that have a name of the same normalised form.
+        texts: As they stand somewhere.
+        rows: Of the entities that have a name of a normalised form, for the forms of `texts` and of their `singulars`.
         records: Of the KB.
         rules: Which names find texts.
+        lang: The code of the language of `texts`.
     """
-    allowed = {text for text in texts if rules.allow(text)}
-    in_doubt = {text for text in allowed if depends_on_writing(text)}
-    written = records.written_names({row for text in in_doubt for row in texts[text]})
-    refuted = {
-        text
-        for text in in_doubt
-        if not any(rules.fit(name, text) for row in texts[text] for name in written.get(row, ()))
+    read = {text: [text, *singulars(text, lang)] for text in texts if rules.allow(text)}
+    owners = {
+        one: rows[form]
+        for one in set(chain.from_iterable(read.values()))
+        if (form := normalized(one)) in rows and rules.allow(one)
     }
-    return allowed - refuted
+    in_doubt = {one for one in owners if depends_on_writing(one)}
+    written = records.written_names({row for one in in_doubt for row in owners[one]})
+    refuted = {
+        one for one in in_doubt if not any(rules.fit(name, one) for row in owners[one] for name in written.get(row, ()))
+    }
+    names = owners.keys() - refuted
+    return {text for text, own in read.items() if not names.isdisjoint(own)}

@@ -10,10 +10,11 @@ import numpy as np
 
 from ...errors import PelError
 from ..damage import damage_named
-from ..numbering import EntityRows
+from ..numbering import EntityRows, no_rows
 from .file_names import FileNames
 from .files import mapped_names
 from .grams import TINY, Text, Vocabulary, name_grams
+from .plurals import singulars
 from .tables import TYPES, TableNames
 
 
@@ -59,8 +60,12 @@ class NameIndex:
         self.path = records.path
         self._loaded: Loaded | None = None
 
-    def match(self, text: str) -> NameMatch:
-        """`text` beside the names of the KB.
+    def match(self, text: str, lang: str = "") -> NameMatch:
+        """`text` beside the names of the KB. A plural that is no name matches its singular exactly, if that is one.
+
+        Args:
+            text: As it stands somewhere.
+            lang: The code of its language; without one it is no plural.
 
         Raises:
             PelError: The KB is one of format 2, whose names have no index, or the file of the index is missing or
@@ -73,7 +78,7 @@ class NameIndex:
                     loaded = self._load(meta)
                     own = loaded.vocabulary.text(text)
                     indexed = loaded.names.beside(own)
-                    return NameMatch(text, own, indexed, loaded, self, self._records.rows_named(text))
+                    return NameMatch(text, own, indexed, loaded, self, self._exact(text, lang))
             except PelError:
                 if self._records.latest_meta().get("names") == meta:
                     raise  # no other process has written the index again meanwhile
@@ -86,6 +91,11 @@ class NameIndex:
         best = np.zeros(len(rows), dtype=np.float32)
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
+
+    def _exact(self, text: str, lang: str) -> EntityRows:
+        """The rows of the entities that are named as `text`, or where none is, as a singular of it."""
+        forms = (text, *singulars(text, lang))
+        return next((rows for form in forms if len(rows := self._records.rows_named(form))), no_rows())
 
     def _latest(self) -> dict[str, Any]:
         """The `meta` of the index as it is now."""
@@ -116,8 +126,8 @@ class NameMatch:
     """A text beside the names of a KB.
 
     How alike it is to an entity is the cosine of two sets of 3-grams, weighted by idf: its own, and those of the
-    entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text once both are
-    normalised.
+    entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text, or the singular of a
+    plural that is no name, once both are normalised.
 
     Attributes:
         text: As it was given.

@@ -65,6 +65,21 @@ def test_the_best_are_those_with_the_most_alike_names_and_all_exact_ones(tmp_pat
     assert kb.names.match("zzzz").best(5).tolist() == []
 
 
+def test_a_plural_that_is_no_name_matches_its_singular_exactly(tmp_path):
+    names = ["neuron", "axis", "axes", "RA", "Neuron"]
+    kb = make_kb(tmp_path / "kb", [Entity(str(i), name) for i, name in enumerate(names)])
+
+    def scores(text, lang):
+        return kb.names.match(text, lang).scores(np.arange(len(names))).T.tolist()
+
+    similarity, exact = scores("Neurons", "en")
+    assert exact == [0.5, 0, 0, 0, 0.5] and similarity == scores("neurons", "")[0]
+    assert kb.names.match("neurons", "en").best(0).tolist() == [0, 4]
+    assert scores("axes", "en")[1] == [0, 0, 1, 0, 0]
+    for text, lang in (("neurons", "de"), ("heart neurons", "en"), ("RAS", "en"), ("ras", "en")):
+        assert scores(text, lang)[1] == [0] * 5
+
+
 def test_a_kb_of_many_names_that_an_older_version_wrote_is_compared_by_its_records(tmp_path):
     """It kept the weights of a sample of the names, and no lists of names. Compacted, it is searched as any other."""
     kb, small = make_kb(tmp_path / "kb"), make_kb(tmp_path / "small")
