@@ -40,9 +40,12 @@ def singulars(text: str, lang: str) -> list[str]:
     """What `text` may be the plural of, by the ending of its last word. Most of that is no word: a KB has the names.
 
     Args:
-        text: If its last word is in capitals, none: that S may stand for a word of its own.
+        text: If its last word is in capitals, none: that S may stand for a word of its own. If it begins with one, only
+            by an "s": "California" is not many californium.
         lang: The code of its language. Only the plurals of English ("en") are known.
     """
+    if not text.endswith("s") and text[text.rfind(" ") + 1].isupper():
+        return []
     endings = _endings(text[-LEAST:], lang)
     return [text[:-length] + singular for length, singular in endings] if endings else []
 

@@ -40,6 +40,12 @@ def test_names_of_genes_and_other_short_words_keep_their_s(text):
     assert singulars(text, "en") == []
 
 
+def test_a_name_with_a_capital_is_the_plural_of_nothing_in_latin():
+    assert singulars("California", "en") == singulars("southern California", "en") == singulars("Chianti", "en") == []
+    assert singulars("Purkinje epithelia", "en") == ["Purkinje epithelium", "Purkinje epithelion"]
+    assert singulars("Neurons", "en") == ["Neuron"]
+
+
 def test_only_the_last_word_counts():
     assert singulars("cells of tumours", "en") == ["cells of tumour"]
 
