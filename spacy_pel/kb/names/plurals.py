@@ -44,7 +44,7 @@ def singulars(text: str, lang: str) -> list[str]:
             by an "s": "California" is not many californium.
         lang: The code of its language. Only the plurals of English ("en") are known.
     """
-    if not text.endswith("s") and text[text.rfind(" ") + 1].isupper():
+    if not text.endswith("s") and text[text.rfind(" ") + 1 :][:1].isupper():
         return []
     endings = _endings(text[-LEAST:], lang)
     return [text[:-length] + singular for length, singular in endings] if endings else []
