@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,21 +47,26 @@ def read(format: str | None, source: Path, **options: Any) -> Records:
     Raises:
         PelError: The source is not there, the format is not known, or it does not take one of the options.
     """
+    format = format or format_of(source)
+    given = {name: value for name, value in options.items() if value}
+    if format is not None:
+        _check_options(format, given)
     if not source.exists():
         raise PelError(f"{source} does not exist; name a file or folder with entity records.")
-    format = format or format_of(source)
     if format is None:
         raise PelError(f"{source}: the name does not tell what is in it; say it with --format: {', '.join(READERS)}.")
+    if source.is_dir() and format not in FOLDERS:
+        raise PelError(f"{source} is a folder, and {format} a format of files; name the file.")
+    return READERS[format](source, **given)
+
+
+def _check_options(format: str, given: Iterable[str]) -> None:
     if format not in READERS:
         raise PelError(f'--format: "{format}" is not known; use {", ".join(READERS)}.')
-    given = {name: value for name, value in options.items() if value}
     for name in given:
         if name not in _options(format):
             takers = [other for other in READERS if name in _options(other)]
             raise PelError(f"--{name.replace('_', '-')}: is for {' or '.join(takers)}, not for {format}; leave it out.")
-    if source.is_dir() and format not in FOLDERS:
-        raise PelError(f"{source} is a folder, and {format} a format of files; name the file.")
-    return READERS[format](source, **given)
 
 
 def _options(format: str) -> set[str]:
