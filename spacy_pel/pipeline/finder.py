@@ -196,7 +196,7 @@ class PelFinder(Pipe):
         Raises:
             PelError: There is no KB, or no entity has one of the types.
         """
-        settings, kb, lang = self.settings, self.kb, self.nlp.lang
+        settings, kb, lang = self.settings, self.kb, self.nlp.lang or ""
         stop_words = self.nlp.Defaults.stop_words if settings.stop_words is None else settings.stop_words
         rules = NameRules(settings.min_length, frozenset(map(str.lower, stop_words)))
         found: list[list[Span]] = [[] for _ in docs]
