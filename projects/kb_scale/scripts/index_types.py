@@ -79,7 +79,7 @@ def measured(
 ) -> tuple[float, float, float, np.ndarray]:
     """CPU seconds to build an index, MB on disk, CPU ms a mention, and the numbers found (q, K)."""
     name, _, cells = type_.partition("@")
-    with TemporaryDirectory(dir=".") as folder:
+    with TemporaryDirectory(dir="assets") as folder:
         path = Path(folder) / f"vectors{VectorIndex.suffix(name)}"
         start = process_time()
         VectorIndex.write(path, blocks(), count=count, dim=dim, index_type=name)
