@@ -26,7 +26,7 @@ from .inputs import ENTITIES_AT_ONCE, SECTION, RowBuilder, RowSettings
 from .pooling import POOLINGS, Pooling
 from .precision import check_precision
 from .scoring.dual import SIMILARITIES, Dual
-from .token_rows import TokenRows
+from .token_rows import Rows, TokenRows
 
 UNREADABLE = -1
 
@@ -41,11 +41,12 @@ def make_bi_encoder(
     precision: str = "auto",
     context: int | None = None,
     pooling: str = "mean",
+    mentions: str = "windows",
 ) -> Model:
     """Build a bi-encoder without weights. An `encoder_loader` gives it those, or `spacy_pel.models.storage.load`.
 
     Args:
-        mention_length: The longest mention row, in word pieces, markers included.
+        mention_length: The longest mention row, in word pieces, markers included; of documents, the longest window.
         entity_length: The longest entity row, in word pieces.
         similarity: "cosine" (vectors of unit length; for the proxy-based loss) or "dot" (for cross-entropy).
         shared_towers: One transformer for mentions and entities instead of two.
@@ -56,16 +57,19 @@ def make_bi_encoder(
             that fits.
         pooling: Which tokens of a row make its vector: "mean" (all of them, as in the paper), "mention" (those of the
             mention; of an entity, all) or "cls" (the first).
+        mentions: How mentions are read: "windows" (each in a row of its own, between markers, as in the paper) or
+            "document" (the row of a document is read once, and the vector of a mention is the mean over its pieces,
+            whatever `pooling` says of entities).
 
     Returns:
-        Model[tuple[TokenRows, TokenRows], tuple[Floats2d, Floats2d]]: the rows of m mentions and n entities to vectors
+        Model[tuple[Rows, TokenRows], tuple[Floats2d, Floats2d]]: the rows of m mentions and n entities to vectors
         (m, hidden) and (n, hidden).
 
     Raises:
         PelError: A setting does not exist.
     """
     settings = dict(locals())
-    rows = RowSettings(mention_length, entity_length, entity_template, aliases, context)
+    rows = RowSettings(mention_length, entity_length, entity_template, aliases, context, mentions)
     check_choice(SECTION, "similarity", similarity, SIMILARITIES)
     check_choice(SECTION, "pooling", pooling, POOLINGS)
     check_flag(SECTION, "shared_towers", shared_towers)
@@ -80,7 +84,30 @@ def make_bi_encoder(
     )
 
 
-def _forward(model: Model, rows: tuple[TokenRows, TokenRows], is_train: bool) -> tuple:
+def make_document_encoder(
+    window: int = 384,
+    entity_length: int = 128,
+    similarity: str = "cosine",
+    shared_towers: bool = False,
+    entity_template: str = "biomedical",
+    aliases: str = "fallback",
+    precision: str = "auto",
+) -> Model:
+    """Build a bi-encoder without weights that reads a document once for all its mentions: `make_bi_encoder` with
+    `mentions = "document"` and windows of at most `window` word pieces."""
+    return make_bi_encoder(
+        mention_length=window,
+        entity_length=entity_length,
+        similarity=similarity,
+        shared_towers=shared_towers,
+        entity_template=entity_template,
+        aliases=aliases,
+        precision=precision,
+        mentions="document",
+    )
+
+
+def _forward(model: Model, rows: tuple[Rows, TokenRows], is_train: bool) -> tuple:
     mentions, backprop_mentions = model.get_ref("mention_tower")(rows[0], is_train)
     entities, backprop_entities = model.get_ref("entity_tower")(rows[1], is_train)
 
@@ -200,8 +227,8 @@ def _stream(
             bar.update(len(block))
 
 
-def encode_mention_rows(model: Model, rows: TokenRows) -> np.ndarray:
-    """Encode n mention rows to vectors (n, hidden) float32.
+def encode_mention_rows(model: Model, rows: Rows) -> np.ndarray:
+    """Encode n mentions to vectors (n, hidden) float32.
 
     Raises:
         PelError: A vector is not finite.
@@ -218,7 +245,7 @@ def encode_entity_rows(model: Model, rows: TokenRows) -> np.ndarray:
     return _encode(model, "entity_tower", rows)
 
 
-def _encode(model: Model, tower: str, rows: TokenRows) -> np.ndarray:
+def _encode(model: Model, tower: str, rows: Rows) -> np.ndarray:
     vectors = to_numpy(model.get_ref(tower).predict(rows))
     if not np.isfinite(vectors).all():
         raise PelError(

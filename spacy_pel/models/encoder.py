@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from .pooling import Pooling
 from .precision import compute_dtype
-from .token_rows import PaddedBatch, TokenRows
+from .token_rows import PaddedBatch, Rows
 
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
 
@@ -43,9 +43,13 @@ class Tower(nn.Module):
         where gradients are (see `states`), which PyTorch knows for each thread."""
         return self
 
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None) -> torch.Tensor:
-        """Encode a padded batch to one vector a row, (n, hidden). See `states` for the arguments."""
-        return self.pooling(self.states(ids, mask, step), ids, mask)
+    def forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None, spots: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Encode a padded batch to one vector a row, (n, hidden), or one a spot, (k, hidden). See `states` and
+        `Pooling` for the arguments."""
+        states = self.states(ids, mask, step)
+        return self.pooling(states, ids, mask) if spots is None else self.pooling.of_spots(states, spots)
 
     def states(self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None) -> torch.Tensor:
         """Encode a padded batch to the state of every token.
@@ -70,13 +74,13 @@ class Tower(nn.Module):
             return self.transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
 
 
-def make_tower(pooling: Pooling, precision: str) -> Model[TokenRows, Floats2d]:
+def make_tower(pooling: Pooling, precision: str) -> Model[Rows, Floats2d]:
     """Make a tower without a transformer (see `set_transformer`).
 
     Returns:
-        A model that maps `TokenRows` of n rows to vectors (n, hidden). Its backprop takes d_vectors (n, hidden) and
+        A model that maps `Rows` of n things to vectors (n, hidden). Its backprop takes d_vectors (n, hidden) and
         returns the gradient of every batch's input embeddings: a list of arrays (rows of the batch, its longest row,
-        hidden), in the order of `TokenRows.batches`.
+        hidden), in the order of `Rows.batches`.
     """
     transformer: Model = PyTorchWrapper_v3(
         Tower(pooling, precision),
@@ -114,13 +118,13 @@ def _shim(layer: Model) -> PyTorchShim:
     return shim
 
 
-def token_batches(tower: Model, rows: TokenRows) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
-    """Yield the padded batches in which `tower` encodes `rows`, each with its row numbers."""
+def token_batches(tower: Model, rows: Rows) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
+    """Yield the padded batches in which `tower` encodes `rows`, each with the numbers of its vectors."""
     device = _shim(tower.layers[0]).device.type
     return rows.batches(TOKENS_AT_ONCE.get(device, TOKENS_AT_ONCE["cpu"]), tower.attrs["pad"])
 
 
-def _forward(model: Model, rows: TokenRows, is_train: bool) -> tuple[Floats2d, Callable]:
+def _forward(model: Model, rows: Rows, is_train: bool) -> tuple[Floats2d, Callable]:
     xp = model.ops.xp
     batches = token_batches(model, rows)
     outputs = [(xp.asarray(indices), *model.layers[0](batch, is_train)) for indices, batch in batches]
@@ -147,7 +151,8 @@ def _to_torch(model: Model, batch: PaddedBatch, is_train: bool) -> tuple[ArgsKwa
         gradient = d_inputs.args[2]
         return None if gradient is None else torch2xp(gradient)
 
-    return ArgsKwargs(args=(ids, mask, step), kwargs={}), to_step_gradient
+    spots = None if batch.spots is None else torch.as_tensor(batch.spots, device=device)
+    return ArgsKwargs(args=(ids, mask, step, spots), kwargs={}), to_step_gradient
 
 
 def _from_torch(model: Model, inputs_outputs: tuple, is_train: bool) -> tuple[Any, Callable]:

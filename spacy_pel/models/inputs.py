@@ -16,16 +16,18 @@ from typing import Any
 from spacy.tokens import Span
 from spacy.util import minibatch
 
-from ..checks import check_choice, check_count
+from ..checks import check_choice, check_count, refused
 from ..errors import PelError
 from ..kb.entity import Entity
-from .token_rows import TokenRows
+from .documents import rows_of_documents, rows_of_names
+from .token_rows import Rows, TokenRows
 from .tokenised_text import TokenisedText
 
 MENTION_START, MENTION_END, TITLE_END = "[Ms]", "[Me]", "[ENT]"
 MARKERS = (MENTION_START, MENTION_END, TITLE_END)
 TEMPLATES = ("biomedical", "general")
 ALIASES = ("never", "fallback", "first")
+MENTIONS = ("windows", "document")
 ENTITIES_AT_ONCE = 1024  # so that a bar moves every second or so
 SECTION = "[components.pel_linker.model]"
 SHORTEST_MENTION, SHORTEST_ENTITY = 8, 4  # rows, in tokens
@@ -42,6 +44,7 @@ class RowSettings:
         entity_template: One of `TEMPLATES`.
         aliases: One of `ALIASES`.
         context: The most tokens of context on either side of a mention; None: as many as there is room for.
+        mentions: One of `MENTIONS`.
 
     Raises:
         PelError: A setting is out of its range.
@@ -52,6 +55,7 @@ class RowSettings:
     entity_template: str
     aliases: str
     context: int | None = None
+    mentions: str = "windows"
 
     def __post_init__(self) -> None:
         check_count(SECTION, "context", self.context, optional=True, hint=" for all that fits")
@@ -59,6 +63,11 @@ class RowSettings:
         check_count(SECTION, "entity_length", self.entity_length, least=SHORTEST_ENTITY)
         check_choice(SECTION, "entity_template", self.entity_template, TEMPLATES)
         check_choice(SECTION, "aliases", self.aliases, ALIASES)
+        check_choice(SECTION, "mentions", self.mentions, MENTIONS)
+        if self.mentions == "document" and self.context is not None:
+            raise refused(
+                SECTION, "context", self.context, 'leave it out: with mentions = "document" all of a window is read'
+            )
 
 
 class RowBuilder:
@@ -85,8 +94,14 @@ class RowBuilder:
         self._backend.no_padding()
         self._backend.encode_special_tokens = True  # a "[SEP]" in a text is text
 
-    def mentions(self, spans: Sequence[Span]) -> TokenRows:
-        """Make one row a span, of at most `mention_length` tokens. A span without a word piece gets an empty row."""
+    def mentions(self, spans: Sequence[Span]) -> Rows:
+        """Make the rows, of at most `mention_length` tokens, that n spans are read in: one each, or windows of their
+        documents. A span without a word piece has length 0."""
+        if self.settings.mentions == "windows":
+            return self._windows(spans)
+        return rows_of_documents(spans, self._encoded, self.settings.mention_length, *self._cls, *self._sep)
+
+    def _windows(self, spans: Sequence[Span]) -> TokenRows:
         docs = {id(span.doc): span.doc for span in spans}
         texts = [doc.text for doc in docs.values()]  # which joins all tokens each time
         reach = self.settings.mention_length
@@ -102,9 +117,11 @@ class RowBuilder:
         pieces = (encoding.ids for encoding in self._encoded(part for parts in crossed for part in parts))
         return TokenRows.from_lists([self._window(*(own or islice(pieces, 3))) for own in parted])
 
-    def names(self, names: Sequence[str]) -> TokenRows:
+    def names(self, names: Sequence[str]) -> Rows:
         """Make one row a name, read as a mention that stands alone, of at most `mention_length` tokens. A name without
         a word piece gets a row too."""
+        if self.settings.mentions == "document":
+            return rows_of_names(names, self._encoded, self.settings.mention_length, *self._cls, *self._sep)
         nothing = [*self._cls, *self._start, *self._end, *self._sep]
         return TokenRows.from_lists([self._window([], own.ids, []) or nothing for own in self._encoded(names)])
 

@@ -41,6 +41,24 @@ class Pooling:
         vectors = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
         return normalize(vectors, dim=-1) if self.unit_length else vectors
 
+    def of_spots(self, states: torch.Tensor, spots: torch.Tensor) -> torch.Tensor:
+        """Take the mean over each of k spots of a padded batch.
+
+        Args:
+            states: (n, t, hidden), the states of its tokens.
+            spots: (k, 3) int64: the row of each, its first token and the one behind its last.
+
+        Returns:
+            (k, hidden), one vector a spot, in float32 or wider.
+        """
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        rows, starts, ends = spots.unsqueeze(-1).unbind(1)
+        longest = int((ends - starts).max()) if len(spots) else 0
+        places = starts + torch.arange(longest, device=spots.device)
+        weights = (places < ends).unsqueeze(-1).to(dtype)
+        vectors = (states[rows, places.clamp(max=states.shape[1] - 1)] * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return normalize(vectors, dim=-1) if self.unit_length else vectors
+
     def _pooled(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Where in (n, t) the states are whose mean is taken."""
         if self.kind == "mean":

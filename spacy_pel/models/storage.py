@@ -55,6 +55,7 @@ def fingerprint(model: Model, kind: str = ENTITY) -> str:
         settings["pooling"] = "cls"
     if kind != ENTITY:
         settings["kind"] = kind
+        settings |= {} if builder.settings.mentions == "windows" else {"mentions": builder.settings.mentions}
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(builder.tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(transformer.state_dict().items()):

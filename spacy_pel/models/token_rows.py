@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,11 +16,37 @@ class PaddedBatch(NamedTuple):
         ids: (n, t) int64, token ids.
         mask: (n, t) bool, True at real tokens.
         step: None, or (n, t, hidden) float32, added to the input embeddings (the FGSM perturbation).
+        spots: None for one vector a row; or (k, 3) int64, for k vectors each the row, the first token and the one behind
+            the last.
     """
 
     ids: np.ndarray
     mask: np.ndarray
     step: Any = None
+    spots: np.ndarray | None = None
+
+
+class Rows(Protocol):
+    """What a tower encodes: n things in token rows, a vector each."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(n,) int64: the number of tokens of each."""
+        ...
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> Rows:
+        """Return those at `indices`, in that order."""
+        ...
+
+    def unique(self) -> tuple[Rows, np.ndarray]:
+        """Return each distinct one once, and for every one (n,) its number among them."""
+        ...
+
+    def batches(self, max_tokens: int, pad: int) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
+        """Yield padded batches, with the numbers (k,) of what each gives vectors for."""
+        ...
 
 
 @dataclass(frozen=True)

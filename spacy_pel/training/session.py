@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from spacy.tokens import Span
 from thinc.api import Model, to_numpy
 
 from ..errors import PelError
@@ -26,8 +24,6 @@ from .layouts import LAYOUTS, TrainingBatch
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate
-
-MOST_ROWS = 200_000  # of mentions that are kept; names of a KB, and passages, seldom come again
 
 
 class Update(NamedTuple):
@@ -54,7 +50,6 @@ class TrainingSession:
         self.latest: Update | None = None
         self.latest_batch: TrainingBatch | None = None
         self._rng = np.random.default_rng(seed)
-        self._mention_rows: dict[tuple[bytes, int, int], np.ndarray] = {}
         self._same_concepts = self._read_same_concepts()
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
         for tower in model.layers:  # what a training before this one has left
@@ -95,14 +90,14 @@ class TrainingSession:
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
         places = dict(zip(known, self.live.places_of(EntityRows(np.array(list(known.values())))).tolist(), strict=True))
         correct = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
-        rows = self._rows_of([mention.span for mention in mentions])
-        used = [i for i in range(len(mentions)) if correct[i] and len(rows[i])]
+        rows = row_builder(self.model).mentions([mention.span for mention in mentions])
+        used = [i for i in rows.lengths.nonzero()[0].tolist() if correct[i]]
         if not used:
             return 0.0
         correct = [correct[i] for i in used]
         not_wrong = [[*own, *(other for one in own for other in self._same_concepts.get(one, ()))] for own in correct]
         mention_tower = self.model.get_ref("mention_tower")
-        vectors, backprop = mention_tower.begin_update(TokenRows.from_lists([rows[i] for i in used]))
+        vectors, backprop = mention_tower.begin_update(rows.take(used))
         objective = self.objective
         negatives = self._draw(not_wrong, to_numpy(vectors), self.live.part(types))
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
@@ -166,20 +161,6 @@ class TrainingSession:
         self._n_mentions, self._loss = 0, 0.0
         return True
 
-    def _rows_of(self, spans: Sequence[Span]) -> list[np.ndarray]:
-        if len(self._mention_rows) > MOST_ROWS:
-            self._mention_rows.clear()
-        digests = {id(doc): _digest(doc.text) for doc in {id(span.doc): span.doc for span in spans}.values()}
-        keys = [(digests[id(span.doc)], span.start_char, span.end_char) for span in spans]
-        new = [i for i, key in enumerate(keys) if key not in self._mention_rows]
-        rows = row_builder(self.model).mentions([spans[i] for i in new])
-        self._mention_rows.update((keys[i], rows[number]) for number, i in enumerate(new))
-        return [self._mention_rows[key] for key in keys]
-
     def updated(self) -> None:
         """Note that the weights have changed."""
         self.live.updated()
-
-
-def _digest(text: str) -> bytes:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -111,26 +111,6 @@ def current_index(live):
     return live.index
 
 
-def test_mention_rows_are_made_once(pipeline, monkeypatch):
-    nlp, linker, examples, optimizer = pipeline
-    nlp.update(examples, sgd=optimizer)
-    builder = linker.model.attrs["row_builder"]
-    asked = []
-    original = builder.mentions
-    monkeypatch.setattr(builder, "mentions", lambda spans: asked.append(len(spans)) or original(spans))
-    nlp.update(examples, sgd=optimizer)
-    assert asked == [0]
-
-
-def test_rows_of_too_many_mentions_are_made_again(pipeline, monkeypatch):
-    nlp, linker, examples, optimizer = pipeline
-    monkeypatch.setattr("spacy_pel.training.session.MOST_ROWS", 5)
-    nlp.update(examples[:4], sgd=optimizer)
-    nlp.update(examples[3:], sgd=optimizer)
-    kept = len(linker.session._mention_rows)
-    assert kept == sum(len(gold_mentions(example.reference)) for example in examples[3:])
-
-
 def test_gradients_of_two_batches_add_up(tmp_path):
     """Without an optimizer step between them, as spaCy's accumulate_gradient has it. Negatives: all of the KB."""
     _, linker, examples, _ = make_pipeline(
