@@ -31,12 +31,12 @@ def rows_of_documents(spans: Sequence[Span], encode: Encode, length: int, cls: i
     character of it; of one that is longer than what windows share, those in that window.
     """
     docs = list({id(span.doc): span.doc for span in spans}.values())
-    pieces = {
-        id(doc): _Pieces(doc, encoding) for doc, encoding in zip(docs, encode([d.text for d in docs]), strict=True)
-    }
+    encodings = encode(doc.text for doc in docs)
+    pieces = {id(doc): _Pieces(doc, encoding) for doc, encoding in zip(docs, encodings, strict=True)}
     windows = {key: own.windows(length - 2) for key, own in pieces.items()}
     numbers: dict[tuple[int, int], int] = {}
-    rows, spots = [], []
+    rows: list[list[int]] = []
+    spots = []
     for span in spans:
         key = id(span.doc)
         first, last = pieces[key].places(span.start_char, span.end_char)
@@ -59,7 +59,7 @@ class _Pieces:
         self._starts, self._ends = offsets[:, 0], offsets[:, 1]
 
     def places(self, start: int, end: int) -> tuple[int, int]:
-        """Return the first piece that ends behind character `start`, and the first that begins at `end` or behind it."""
+        """Return the first piece that ends behind character `start`, and the first that begins at `end` or later."""
         first = int(np.searchsorted(self._ends, start, side="right"))
         return first, max(first, int(np.searchsorted(self._starts, end, side="left")))
 
@@ -107,5 +107,5 @@ def _most_central(windows: np.ndarray, first: int, last: int) -> int:
     return int(np.lexsort((margin, inside))[-1])
 
 
-def _array(spots: list[tuple[int, ...]]) -> np.ndarray:
+def _array(spots: Sequence[tuple[int, ...]]) -> np.ndarray:
     return np.array(spots, dtype="int64").reshape(-1, 3)

@@ -16,8 +16,8 @@ class PaddedBatch(NamedTuple):
         ids: (n, t) int64, token ids.
         mask: (n, t) bool, True at real tokens.
         step: None, or (n, t, hidden) float32, added to the input embeddings (the FGSM perturbation).
-        spots: None for one vector a row; or (k, 3) int64, for k vectors each the row, the first token and the one behind
-            the last.
+        spots: None for one vector a row; or (k, 3) int64, for each of k vectors the row, the first token and the one
+            behind the last.
     """
 
     ids: np.ndarray
