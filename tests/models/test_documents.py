@@ -51,7 +51,10 @@ def pieces(builder, rows, mention):
 def test_one_row_a_document_without_markers(builder):
     rows = builder.mentions([*places("she took aspirin after the fits", "aspirin"), *places("the fits", "fits")])
     words = [builder.tokenizer.convert_ids_to_tokens(rows.rows[i].tolist()) for i in range(len(rows.rows))]
-    assert words == ["[CLS] she took aspirin after the fits [SEP]".split(), "[CLS] the fits [SEP]".split()]
+    assert words == [
+        ["[CLS]", "she", "took", "aspirin", "after", "the", "fits", "[SEP]"],
+        ["[CLS]", "the", "fits", "[SEP]"],
+    ]
     assert rows.spots.tolist() == [[0, 3, 4], [1, 2, 3]] and len(rows) == 2
 
 
