@@ -72,11 +72,12 @@ class ScispacyGenerator:
             candidate_generation.scipy_supports_sparse_float16 = check
         index.setQueryTimeParams({"efSearch": EF_SEARCH})
         self._generator = candidate_generation.CandidateGenerator(index, vectorizer, aliases, kb)
+        self.neighbours = NEIGHBOURS
 
     def search(self, texts: Sequence[str], k: int) -> list[Candidates]:
         """At most `k` entities for each text, best first."""
         ranked = []
-        for candidates in self._generator(list(texts), NEIGHBOURS):
+        for candidates in self._generator(list(texts), self.neighbours):
             scored = [(candidate.concept_id, max(candidate.similarities)) for candidate in candidates]
             ranked.append(sorted(scored, key=lambda pair: -pair[1])[:k])
         return ranked
