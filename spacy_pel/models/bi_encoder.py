@@ -93,8 +93,24 @@ def make_document_encoder(
     aliases: str = "fallback",
     precision: str = "auto",
 ) -> Model:
-    """Build a bi-encoder without weights that reads a document once for all its mentions: `make_bi_encoder` with
-    `mentions = "document"` and windows of at most `window` word pieces."""
+    """Build a bi-encoder without weights that reads a document once for all its mentions: `spacy_pel.BiEncoder.v1` with
+    `mentions = "document"`.
+
+    Args:
+        window: The longest row, in word pieces. A longer text is cut into such windows, which share a quarter.
+        entity_length: As for `spacy_pel.BiEncoder.v1`, like all that follow.
+        similarity: "cosine" or "dot".
+        shared_towers: One transformer instead of two.
+        entity_template: "biomedical" or "general".
+        aliases: "fallback", "first" or "never".
+        precision: "auto", "bf16" or "fp32".
+
+    Returns:
+        The model, as that architecture gives it.
+
+    Raises:
+        PelError: A setting does not exist.
+    """
     return make_bi_encoder(
         mention_length=window,
         entity_length=entity_length,
