@@ -8,6 +8,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from ..errors import PelError
+
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 LARGEST_WEIGHT = 63
@@ -44,7 +46,16 @@ class Int8Linear(nn.Module):
 
 
 def int8_copy(module: ModuleT) -> ModuleT:
-    """Copy `module` with each `nn.Linear` in it as an `Int8Linear` of its weights. All other parameters are shared."""
+    """Copy `module` with each `nn.Linear` in it as an `Int8Linear` of its weights. All other parameters are shared.
+
+    Raises:
+        PelError: PyTorch has no oneDNN here.
+    """
+    if not torch.backends.mkldnn.is_available():
+        raise PelError(
+            '[components.pel_linker.model]: precision = "int8" needs oneDNN, which this build of PyTorch lacks; take '
+            '"auto".'
+        )
     copied = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
     for parent in list(copied.modules()):
         for name, child in parent.named_children():

@@ -12,6 +12,7 @@ import pytest
 import torch
 from tiny import ENTITIES, make_kb, make_pipeline, train, write_encoder
 
+from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.int8 import Int8Linear, int8_copy
@@ -110,7 +111,9 @@ def test_weights_and_fingerprint_are_those_of_float32(model, tmp_path):
     names = [name for name, _ in module.named_parameters()]
     vectors = vectors_of(model)
     assert [name for name, _ in module.named_parameters()] == names and fingerprint(model) == before
-    np.testing.assert_array_equal(encode_entity_rows(copy.deepcopy(model), row_builder(model).entities(ENTITIES)), vectors)
+    np.testing.assert_array_equal(
+        encode_entity_rows(copy.deepcopy(model), row_builder(model).entities(ENTITIES)), vectors
+    )
     save(model, tmp_path / "again")
     np.testing.assert_array_equal(vectors_of(load(tmp_path / "again", "fp32"), "fp32"), vectors_of(model, "fp32"))
 
@@ -138,6 +141,12 @@ def test_predictions_follow_the_weights(made, tmp_path):
     assert (before * after).sum(1).max() < 0.999
     save(linker.model, tmp_path / "model")
     np.testing.assert_array_equal(vectors_of(load(tmp_path / "model", "int8")), after)
+
+
+def test_a_pytorch_without_onednn(model, monkeypatch):
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    with pytest.raises(PelError, match='precision = "int8" needs oneDNN'):
+        vectors_of(model)
 
 
 def test_it_is_for_predictions_on_cpus():
