@@ -14,7 +14,7 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 LARGEST_WEIGHT = 63
 LARGEST_INPUT = 127
-ZERO = 128  # where 0 is among the inputs, which are unsigned
+ZERO = 128  # where 0 is among the inputs, which are unsigned: to add it to an int8, as one, wraps
 SMALLEST = 1e-12  # of what is divided by
 
 
@@ -32,17 +32,16 @@ class Int8Linear(nn.Module):
         self.weight = torch.ops.onednn.qlinear_prepack((weight / self.scales[:, None]).round().to(torch.int8), None)
         self.zeros = torch.zeros(len(weight), dtype=torch.int32)
         self.bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias
-        self.rounding = weight.new_tensor(ZERO + 0.5)  # a conversion to integers cuts off
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Map (…, inputs) to (…, outputs), float32."""
         rows = inputs.reshape(-1, inputs.shape[-1])
-        scales = rows.abs().amax(1, keepdim=True).clamp_(min=SMALLEST) / LARGEST_INPUT
-        integers = torch.addcmul(self.rounding, rows, 1 / scales).to(torch.uint8)
+        largest = torch.maximum(rows.amax(1, keepdim=True), -rows.amin(1, keepdim=True)).clamp_(min=SMALLEST)
+        integers = (rows * (LARGEST_INPUT / largest)).round_().to(torch.int8).view(torch.uint8).add_(ZERO)
         products = torch.ops.onednn.qlinear_pointwise(
             integers, 1.0, ZERO, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
-        return torch.addcmul(self.bias, products, scales).view(*inputs.shape[:-1], -1)
+        return products.mul_(largest / LARGEST_INPUT).add_(self.bias).view(*inputs.shape[:-1], -1)
 
 
 def int8_copy(module: ModuleT) -> ModuleT:
