@@ -30,7 +30,7 @@ class LookupLinker:
     """Has what evaluation and tuning ask of a linker."""
 
     name, session, name_weights = "pel_linker", None, None
-    model = SimpleNamespace(attrs={"settings": {"similarity": "cosine"}})
+    model = SimpleNamespace(attrs={"settings": {"similarity": "cosine", "precision": "auto"}})
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):
         self.found = found

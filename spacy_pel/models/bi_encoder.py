@@ -52,7 +52,8 @@ def make_bi_encoder(
         shared_towers: One transformer for mentions and entities instead of two.
         entity_template: "biomedical" (`title [SEP] types [SEP] description`) or "general" (`title [ENT] description`).
         aliases: "fallback" (they stand in for a missing description), "first" (they come before it) or "never".
-        precision: "auto" (bfloat16 where the hardware has it), "bf16" or "fp32".
+        precision: "auto" (bfloat16 where the hardware has it), "bf16", "fp32", or "int8" (predictions on CPUs with
+            8-bit products, for processors without bfloat16; training, and GPUs, as with "auto").
         context: The most word pieces of context on either side of a mention. 0: the mention's text alone; None: all
             that fits.
         pooling: Which tokens of a row make its vector: "mean" (all of them, as in the paper), "mention" (those of the

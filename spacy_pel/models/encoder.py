@@ -16,6 +16,7 @@ from thinc.types import Floats2d
 from torch import nn
 from transformers import PreTrainedModel
 
+from .int8 import int8_copy
 from .pooling import Pooling
 from .precision import compute_dtype
 from .token_rows import PaddedBatch, Rows
@@ -37,6 +38,7 @@ class Tower(nn.Module):
         self.transformer: PreTrainedModel | None = None
         self.pooling = pooling
         self.precision = precision
+        self._int8: tuple[PreTrainedModel, ...] = ()  # not a submodule: nothing of it is learnt, moved or saved
 
     def train(self, mode: bool = True) -> Tower:
         """Do nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on
@@ -63,15 +65,30 @@ class Tower(nn.Module):
         Returns:
             (n, t, hidden), the last hidden states, in the dtype that the tower computes in.
         """
-        assert self.transformer is not None
-        if self.transformer.training != torch.is_grad_enabled():
-            self.transformer.train(torch.is_grad_enabled())
-        dtype = compute_dtype(self.precision, ids.device)
-        embedded = self.transformer.get_input_embeddings()(ids)
+        training = torch.is_grad_enabled()
+        dtype = compute_dtype(self.precision, ids.device, training=training)
+        transformer = self._in_int8() if dtype == torch.int8 else self.transformer
+        assert transformer is not None
+        if transformer.training != training:
+            transformer.train(training)
+        embedded = transformer.get_input_embeddings()(ids)
         if step is not None:
             embedded = embedded + step
-        with torch.autocast(ids.device.type, dtype=dtype, enabled=dtype != torch.float32):
-            return self.transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
+        with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            return transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_int8": ()}  # whose weights cannot be copied
+
+    def weights_changed(self) -> None:
+        """Note that the weights are others: the copy in int8 is made again when it is needed."""
+        self._int8 = ()
+
+    def _in_int8(self) -> PreTrainedModel:
+        assert self.transformer is not None
+        copies = self._int8 or (int8_copy(self.transformer),)  # another thread may empty it
+        self._int8 = copies
+        return copies[0]
 
 
 def make_tower(pooling: Pooling, precision: str) -> Model[Rows, Floats2d]:
@@ -103,6 +120,7 @@ def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int, marker
     """
     module = tower_module(tower)
     module.transformer, module.pooling.markers = transformer, markers
+    module.weights_changed()
     module.to(get_torch_default_device())
     tower.attrs["pad"] = pad
 

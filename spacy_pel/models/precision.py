@@ -9,7 +9,7 @@ import torch
 
 from ..checks import check_choice
 
-PRECISIONS = ("auto", "fp32", "bf16")
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
 
 def check_precision(precision: str) -> None:
@@ -21,13 +21,15 @@ def check_precision(precision: str) -> None:
     check_choice("[components.pel_linker.model]", "precision", precision, PRECISIONS)
 
 
-def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
+def compute_dtype(precision: str, device: torch.device, *, training: bool = False) -> torch.dtype:
     """Return the dtype of matrix products on `device`.
 
     "auto" takes bfloat16 where the hardware multiplies it (GPUs from Ampere on, CPUs with AMX or AVX-512 BF16), and
-    float32 elsewhere. Weights stay in float32.
+    float32 elsewhere. "int8" is for predictions on CPUs, and "auto" in training and on GPUs. Weights stay in float32.
     """
-    if precision == "auto":
+    if precision == "int8" and device.type == "cpu" and not training:
+        return torch.int8
+    if precision in ("auto", "int8"):
         return torch.bfloat16 if _has_bf16(device) else torch.float32
     return torch.bfloat16 if precision == "bf16" else torch.float32
 

@@ -23,12 +23,12 @@ def warn_of_tuning(linker: Any) -> None:
     if linker.kb is None:
         return
     tuned = linker.tuned
-    here = TuningContext.of(linker.kb, None, linker.settings.vectors)
+    here = TuningContext.of_linker(linker, None)
     if (complaint := tuned.names_complaint(here, linker.name)) is not None:
         linker.tuned = tuned = tuned.without_names()
         warnings.warn(complaint, stacklevel=3)
     if tuned.context is not None:
-        here = TuningContext.of(linker.kb, linker.name_weights, linker.settings.vectors)
+        here = TuningContext.of_linker(linker, linker.name_weights)
         for complaint in tuned.complaints(here, linker.name):
             warnings.warn(complaint, stacklevel=3)
 

@@ -167,7 +167,7 @@ def _tune_names(linker: CanBeTuned, found: Sequence[GoldFound], groups: Sequence
     linker.tuned = replace(
         linker.tuned.without_nil() if in_force else linker.tuned,
         name_weights=weights,
-        names_context=TuningContext.of(linker.kb, weights, linker.settings.vectors),
+        names_context=TuningContext.of_linker(linker, weights),
     )
     warn_if_not_in_force(linker.name, "lexical", linker.settings.lexical)
     return TunedNames(
@@ -188,7 +188,7 @@ def _tune_nil(
     """Fit and keep a threshold and a calibration; `groups` (n,) says which document each annotated mention is of."""
     nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
     elsewhere = f1_elsewhere(Outcomes.of(ranked, linker.kb), groups, target)
-    context = TuningContext.of(linker.kb, linker.name_weights, linker.settings.vectors)
+    context = TuningContext.of_linker(linker, linker.name_weights)
     linker.tuned = replace(linker.tuned, nil_threshold=nil.threshold, calibration=calibration, context=context)
     warn_if_not_in_force(linker.name, "nil_threshold", linker.settings.nil_threshold)
     link_ece = calibration_metrics(ranked, calibration)["link_ece"]

@@ -163,4 +163,6 @@ class TrainingSession:
 
     def updated(self) -> None:
         """Note that the weights have changed."""
+        for tower in self.model.layers:
+            tower_module(tower).weights_changed()
         self.live.updated()

@@ -26,6 +26,7 @@ class TuningContext(NamedTuple):
         entities: How many it had.
         lexical: What names counted, as a dict of weights; None for nothing.
         vectors: Which vectors were searched.
+        precision: How mentions were encoded: "int8" or "float".
     """
 
     build: str
@@ -33,12 +34,21 @@ class TuningContext(NamedTuple):
     entities: int
     lexical: dict[str, float] | None
     vectors: str = "entity"
+    precision: str = "float"
 
     @classmethod
-    def of(cls, kb: KnowledgeBase, weights: NameWeights | None, vectors: str = "entity") -> TuningContext:
-        """The context that `kb`, the weights in force and the setting `vectors` make."""
+    def of(
+        cls, kb: KnowledgeBase, weights: NameWeights | None, vectors: str = "entity", precision: str = "auto"
+    ) -> TuningContext:
+        """The context that `kb`, the weights in force and the settings `vectors` and `precision` make."""
         lexical = None if weights is None else weights.as_setting()
-        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors)
+        scores = "int8" if precision == "int8" else "float"
+        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors, scores)
+
+    @classmethod
+    def of_linker(cls, linker: Any, weights: NameWeights | None) -> TuningContext:
+        """The context that a linker, with its KB, and the weights in force make."""
+        return cls.of(linker.kb, weights, linker.settings.vectors, linker.model.attrs["settings"]["precision"])
 
     def is_another_kb(self, other: TuningContext) -> bool:
         """Whether the KB of `other` is another build, or has changed by a tenth."""
@@ -105,7 +115,7 @@ class Tuned:
                 f"The NIL threshold of {name} was tuned with {self.context}, and it now has {here}: run `spacy pel "
                 "tune-nil` again."
             )
-        for key in ("lexical", "vectors"):
+        for key in ("lexical", "vectors", "precision"):
             then, now = getattr(self.context, key), getattr(here, key)
             if then != now:
                 yield (

@@ -50,7 +50,14 @@ def test_it_writes_the_threshold_and_nothing_else(run, pipeline):
     cfg = pipeline / "pel_linker" / "cfg"
     written = json.loads(after.pop(cfg))
     calibration = Calibration(*written.pop("calibration"))
-    tuned_with = {"build": "b1", "path": "kb", "entities": 2, "lexical": None, "vectors": "entity"}
+    tuned_with = {
+        "build": "b1",
+        "path": "kb",
+        "entities": 2,
+        "lexical": None,
+        "vectors": "entity",
+        "precision": "float",
+    }
     assert written.pop("tuned_with") == tuned_with
     assert written == {"other": 1, "nil_threshold": pytest.approx(0.5)}
     assert calibration.probability(0.9) > 0.5 > calibration.probability(0.3)

@@ -419,12 +419,30 @@ def test_more_training_drops_the_tuned_threshold(trained, tmp_path):
     assert nlp.get_pipe("pel_linker").threshold is None
 
 
-def test_precision_is_the_reader_s_to_choose(trained, tmp_path):
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_precision_is_the_reader_s_to_choose(trained, tmp_path, precision):
     trained.to_disk(tmp_path / "pipeline")
-    settings = {"components": {"pel_linker": {"model": {"precision": "bf16"}}}}
+    settings = {"components.pel_linker.model.precision": precision}
     nlp = spacy.load(tmp_path / "pipeline", config=settings)
-    assert nlp.get_pipe("pel_linker").model.attrs["settings"]["precision"] == "bf16"
+    assert nlp.get_pipe("pel_linker").model.attrs["settings"]["precision"] == precision
     assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+
+
+def test_a_threshold_that_was_tuned_in_another_precision(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    docs = make_docs(trained)
+    docs[0].spans[GOLD_GROUP] = [Span(docs[0], s.start, s.end, kb_id="NIL") for s in docs[0].spans[GOLD_GROUP]]
+    for tuned, other, first in (("bf16", "fp32", None), ("bf16", "int8", "float"), ("int8", "auto", "int8")):
+        nlp = spacy.load(tmp_path / "pipeline", config={"components.pel_linker.model.precision": tuned})
+        nlp.get_pipe("pel_linker").tune_nil(docs)
+        nlp.to_disk(tmp_path / "tuned")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            spacy.load(tmp_path / "tuned", config={"components.pel_linker.model.precision": other})
+        texts = [str(warning.message) for warning in caught if "precision" in str(warning.message)]
+        assert len(texts) == (first is not None)
+        if first is not None:
+            assert f"tuned for scores with precision = {first}, and they are now" in texts[0]
 
 
 def test_training_with_a_loss_that_the_loaded_encoder_is_not_for(tmp_path):

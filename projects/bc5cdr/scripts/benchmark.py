@@ -1,5 +1,5 @@
 """Time what costs time (a training step in both layouts with and without FGSM, encoding the KB, linking) and compare
-bfloat16 with float32.
+bfloat16 and int8 with float32.
 
 The two sides of every ratio are measured in turn, in one run. Prints a table and writes it as JSON.
 """
@@ -109,14 +109,17 @@ def time_linking(pipeline: Path, config: Path, n_docs: int, rounds: int = 5) -> 
 
 
 def compare_precision(pipeline: Path, config: Path) -> dict[str, float]:
-    """Dev mentions against the whole KB, everything encoded in bfloat16 and again in float32."""
+    """Dev mentions against the whole KB, everything encoded in float32, and again in bfloat16 and in int8."""
     nlp = spacy.load(pipeline)
     linker = nlp.get_pipe("pel_linker")
-    spans = [m.span for doc in read_docs(dev_path(config), nlp.vocab) for m in gold_mentions(doc)]
+    gold = [m for doc in read_docs(dev_path(config), nlp.vocab) for m in gold_mentions(doc)]
     builder = row_builder(linker.model)
-    mention_rows, entity_rows = builder.mentions(spans), builder.entities(linker.kb.entities())
-    vectors, figures = {}, {}
-    for precision in ("bf16", "fp32"):
+    mention_rows, entity_rows = builder.mentions([m.span for m in gold]), builder.entities(linker.kb.entities())
+    ids = [entity.id for entity in linker.kb.entities()]
+    known = set(ids)
+    in_kb = [i for i, m in enumerate(gold) if known & set(m.ids)]
+    encoded, figures = {}, {}
+    for precision in ("fp32", "bf16", "int8"):
         for tower in linker.model.layers:
             tower_module(tower).precision = precision
         start = perf_counter()
@@ -125,13 +128,27 @@ def compare_precision(pipeline: Path, config: Path) -> dict[str, float]:
         start = perf_counter()
         mentions = encode_mention_rows(linker.model, mention_rows)
         figures[f"{precision}: mentions encoded a second"] = len(mentions) / (perf_counter() - start)
-        vectors[precision] = mentions, entities, VectorIndex.build(entities).search(mentions, 1)[1][:, 0]
-    cosines = [(a * b).sum(axis=1) for a, b in zip(vectors["bf16"][:2], vectors["fp32"][:2], strict=True)]
-    return figures | {
-        "bf16 and fp32: smallest cosine of a mention's vectors": float(cosines[0].min()),
-        "bf16 and fp32: smallest cosine of an entity's vectors": float(cosines[1].min()),
-        "bf16 and fp32: equal top-1 over dev mentions": float(np.mean(vectors["bf16"][2] == vectors["fp32"][2])),
-    }
+        encoded[precision] = mentions, entities
+
+    def best(mentions: np.ndarray, entities: np.ndarray) -> np.ndarray:
+        return VectorIndex.build(entities).search(mentions, 1)[1][:, 0]
+
+    def recall(top: np.ndarray) -> float:
+        return float(np.mean([ids[top[i]] in gold[i].ids for i in in_kb]))
+
+    exact = best(*encoded["fp32"])
+    figures["fp32: recall@1"] = recall(exact)
+    for precision in ("bf16", "int8"):
+        both, kb_in_float = best(*encoded[precision]), best(encoded[precision][0], encoded["fp32"][1])
+        cosines = [(a * b).sum(axis=1) for a, b in zip(encoded[precision], encoded["fp32"], strict=True)]
+        figures |= {
+            f"{precision}: recall@1": recall(both),
+            f"{precision} mentions, fp32 KB: recall@1": recall(kb_in_float),
+            f"{precision} and fp32: smallest cosine of a mention's vectors": float(cosines[0].min()),
+            f"{precision} and fp32: smallest cosine of an entity's vectors": float(cosines[1].min()),
+            f"{precision} and fp32: equal top-1 over dev mentions": float(np.mean(both == exact)),
+        }
+    return figures
 
 
 def dev_path(config: Path) -> Path:
