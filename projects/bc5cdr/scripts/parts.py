@@ -24,12 +24,13 @@ PARTS = {
     "tokenising": ["models.inputs:RowBuilder.mentions", "models.token_rows:TokenRows.unique"],
     ENCODER: ["models.bi_encoder:encode_mention_rows"],
     "vectors": ["kb.index.entity_index:EntityIndex.nearest", "kb.index.entity_index:EntityIndex.similarities"],
-    "names, found": ["kb.names.name_index:NameIndex.match", "kb.names.name_index:NameMatch.best"],
+    "names, found": ["kb.names.name_index:NameIndex._match", "kb.names.name_index:NameMatch.best"],
     "names, scored": ["kb.names.name_index:NameMatch.scores"],
     "merge": ["search.hybrid:HybridSearch.__call__"],
     "ids": ["kb.knowledge_base:KnowledgeBase.ids"],
     "links": ["pipeline.linker:PelLinker.link", "pipeline.linker:PelLinker.set_annotations"],
 }
+
 
 class Stopwatch:
     """The seconds of each part, without those of the parts within it."""

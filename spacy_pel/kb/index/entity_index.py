@@ -261,9 +261,7 @@ class EntityIndex:
             scores, pairs = best(np.hstack([scores, more_scores]), VectorNumbers(np.hstack([pairs, more])), k)
         return Nearest(scores, *state.entities(pairs))
 
-    def similarities(
-        self, queries: np.ndarray, numbers: np.ndarray, rows: EntityRows
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def similarities(self, queries: np.ndarray, numbers: np.ndarray, rows: EntityRows) -> tuple[np.ndarray, np.ndarray]:
         """The inner products of queries with entities, each with the best vector of one.
 
         To be called after a `search`, which sees the changes of the KB.
