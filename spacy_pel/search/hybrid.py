@@ -51,7 +51,7 @@ class HybridSearch:
         }
         order = np.array(sorted(range(len(queries.texts)), key=queries.texts.__getitem__), dtype=np.int64)
         blocks = [order[start : start + AT_ONCE] for start in range(0, len(order), AT_ONCE)]
-        return _joined(order, [self._merged(queries, block, nearest, k, within) for block in blocks or [order]])
+        return _joined(order, [self._merged(queries, block, nearest, k, within) for block in blocks])
 
     def _merged(
         self, queries: Queries, block: np.ndarray, nearest: Mapping[str, Nearest], k: int, within: EntityRows | None

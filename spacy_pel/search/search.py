@@ -15,7 +15,7 @@ from .parts import SIMILARITY
 
 
 class Queries(NamedTuple):
-    """Mentions to search for.
+    """Mentions to search for, at least one.
 
     Attributes:
         texts: Their texts, q of them.
