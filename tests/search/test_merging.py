@@ -15,14 +15,26 @@ from spacy_pel.search.search import Queries
 from spacy_pel.search.weights import NameWeights
 
 DIM, K = 8, 3
-TEXTS = ["heart attack", "aspirin", "heart attack", "MI", "Heart attacks", "zzz", "new thing", "aspirin", "heart attack"]
+TEXTS = [
+    "heart attack",
+    "aspirin",
+    "heart attack",
+    "MI",
+    "Heart attacks",
+    "zzz",
+    "new thing",
+    "aspirin",
+    "heart attack",
+]
 WEIGHTS = NameWeights(0.5, 0.25, 0.75)
 
 
 @pytest.fixture(scope="module")
 def kb(tmp_path_factory):
     """With an index of entities, one of names (several each, some shared), and entities added and removed since."""
-    kb = make_kb(tmp_path_factory.mktemp("merging") / "kb", [*ENTITIES, Entity("X1", "heart attack"), Entity("X2", "MI")])
+    kb = make_kb(
+        tmp_path_factory.mktemp("merging") / "kb", [*ENTITIES, Entity("X1", "heart attack"), Entity("X2", "MI")]
+    )
     owners = Owners(np.repeat(np.arange(len(kb)), 2), np.arange(2 * len(kb)) * 5 % 17)
     kb.index([unit_vectors(len(kb), DIM)], dim=DIM, metric="cosine", fingerprint="entity")
     kb.index([unit_vectors(17, DIM, 1)], dim=DIM, metric="cosine", fingerprint="names", owners=owners, kind="names")

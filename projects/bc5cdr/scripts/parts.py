@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import spacy
 import srsly
@@ -59,8 +61,9 @@ class Stopwatch:
             self.seconds[self._within[-1]] += now - self._since
         self._since = now
 
-    def watch(self) -> None:
-        """Time all of `PARTS` from now on."""
+    def watch(self) -> ExitStack:
+        """Time all of `PARTS` until the block ends."""
+        stack = ExitStack()
         for part, places in PARTS.items():
             for place in places:
                 module, _, path = place.partition(":")
@@ -68,7 +71,8 @@ class Stopwatch:
                 *classes, name = path.split(".")
                 for one in classes:
                     owner = getattr(owner, one)
-                setattr(owner, name, self.timed(part, getattr(owner, name)))
+                stack.enter_context(patch.object(owner, name, self.timed(part, getattr(owner, name))))
+        return stack
 
 
 def main(
@@ -86,10 +90,9 @@ def main(
     linker.lexical, linker.resolve_abbreviations = {"ngram": ngram, "exact": exact}, True
     gold = list(read_docs(corpus, nlp.vocab))[: docs or None]
     list(nlp.pipe([doc.copy() for doc in gold[:10]]))
-    watch = Stopwatch()
-    watch.watch()
-    docs_in = [doc.copy() for doc in gold]
-    watch.timed(REST, lambda: list(nlp.pipe(docs_in)))()
+    watch, copies = Stopwatch(), [doc.copy() for doc in gold]
+    with watch.watch():
+        watch.timed(REST, lambda: list(nlp.pipe(copies)))()
     n_mentions, whole = sum(len(doc.ents) for doc in gold), watch.seconds.total()
     figures = {f"{part}: seconds": watch.seconds[part] for part in (*PARTS, REST)}
     figures |= {
