@@ -10,7 +10,6 @@ from spacy.tokens import Span
 from thinc.api import Model
 
 from ..kb.knowledge_base import KnowledgeBase
-from ..kb.numbering import EntityRows, no_rows
 from ..mentions.abbreviations import LongForms, long_forms
 from ..models.bi_encoder import UNREADABLE, encode_spans
 from .search import Found, Queries, Scored, Search
@@ -65,8 +64,7 @@ def _find(
     reading: Reading,
 ) -> list[Found]:
     depth = min(reading.depth, max(len(kb), 1))
-    nothing = Scored(no_rows(), np.empty(0, dtype=np.float32), {})
-    scored = [nothing] * len(spans)
+    found = [Found([], np.empty(0, dtype=np.float32), {}, span) for span in spans]
     for allowed in dict.fromkeys(types):
         numbers = [i for i, own in enumerate(types) if own == allowed]
         vectors, places = encode_spans(model, [spans[i] for i in numbers])
@@ -76,23 +74,20 @@ def _find(
         texts = [text_of[place] for place in range(len(vectors))]
         within = None if allowed is None else kb.rows_of_types(allowed)
         queries = Queries(texts, vectors, spans[0].doc.lang_)
-        of_place = [one.first(reading.keep) for one in search(queries, depth, within)]
+        named = list(_named(kb, search(queries, depth, within).first(reading.keep)))
         for i, place in zip(numbers, places.tolist(), strict=True):
             if place != UNREADABLE:
-                scored[i] = of_place[place]
-    return _named(kb, scored, spans)
+                ids, scores, parts = named[place]
+                found[i] = Found(ids, scores, parts, spans[i])
+    return found
 
 
-def _named(kb: KnowledgeBase, scored: Sequence[Scored], spans: Sequence[Span]) -> list[Found]:
-    """With ids in place of rows; an entity that has been removed meanwhile is left out."""
-    ids = kb.ids(EntityRows(np.concatenate([one.rows for one in scored]))) if scored else np.empty(0, dtype=object)
-    ends = np.cumsum([len(one.rows) for one in scored])
-    named = []
-    for one, own, span in zip(scored, np.split(ids, ends[:-1]) if len(scored) else [], spans, strict=True):
-        there = own != ""
-        if there.all():
-            named.append(Found(own.tolist(), one.scores, one.parts, span))
-        else:
-            parts = {name: values[there] for name, values in one.parts.items()}
-            named.append(Found(own[there].tolist(), one.scores[there], parts, span))
-    return named
+def _named(kb: KnowledgeBase, scored: Scored) -> Iterator[tuple[list[str], np.ndarray, dict[str, np.ndarray]]]:
+    """Of each query the ids, the scores and their parts; an entity that has been removed meanwhile is left out."""
+    ids = kb.ids(scored.rows)
+    if not (there := ids != "").all():
+        scored, ids = scored.only(there), ids[there]
+    known = ids.tolist()
+    for start, count in zip(scored.starts.tolist(), scored.counts.tolist(), strict=True):
+        own = slice(start, start + count)
+        yield known[own], scored.scores[own], {name: values[own] for name, values in scored.parts.items()}

@@ -8,13 +8,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from spacy.tokens import Span
 
+from ..kb.names.runs import places
 from ..kb.numbering import EntityRows
 from ..mentions.links import RankedIds
 from .parts import SIMILARITY
 
 
 class Queries(NamedTuple):
-    """Mentions to search for.
+    """Mentions to search for, at least one.
 
     Attributes:
         texts: Their texts, q of them.
@@ -28,29 +29,41 @@ class Queries(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The entities that a search has found for one mention, best first.
+    """The entities that a search has found for q queries, in flat arrays: those of one query in a row, best first.
 
     Attributes:
+        starts: Where those of each query begin (q,).
+        counts: How many each query has (q,).
         rows: Their rows (n,) in the KB.
         scores: Their scores (n,) float32.
         parts: What each score is made of, by name (see `search.parts`), (n,) each.
     """
 
+    starts: np.ndarray
+    counts: np.ndarray
     rows: EntityRows
     scores: np.ndarray
     parts: Mapping[str, np.ndarray]
 
     def first(self, k: int | None) -> Scored:
-        """The `k` best of them; None for all."""
-        return Scored(
-            EntityRows(self.rows[:k]), self.scores[:k], {name: values[:k] for name, values in self.parts.items()}
-        )
+        """The `k` best of each query, those of the first query first; None for all."""
+        counts = self.counts if k is None else np.minimum(self.counts, k)
+        return self._taken(places(self.starts, counts), counts)
+
+    def only(self, wanted: np.ndarray) -> Scored:
+        """Those that are `wanted` (n,) bool, where those of the first query come first."""
+        queries = np.repeat(np.arange(len(self.counts)), self.counts)[wanted]
+        return self._taken(wanted.nonzero()[0], np.bincount(queries, minlength=len(self.counts)))
+
+    def _taken(self, chosen: np.ndarray, counts: np.ndarray) -> Scored:
+        parts = {name: values[chosen] for name, values in self.parts.items()}
+        return Scored(np.cumsum(counts) - counts, counts, EntityRows(self.rows[chosen]), self.scores[chosen], parts)
 
 
 class Search(Protocol):
     """A way to search a KB."""
 
-    def __call__(self, queries: Queries, k: int, within: EntityRows | None = None) -> list[Scored]:
+    def __call__(self, queries: Queries, k: int, within: EntityRows | None = None) -> Scored:
         """Search for the best entities of every query.
 
         Args:
@@ -75,12 +88,10 @@ class VectorSearch:
     def __init__(self, search: Callable[[np.ndarray, int, EntityRows | None], tuple[np.ndarray, EntityRows]]) -> None:
         self._search = search
 
-    def __call__(self, queries: Queries, k: int, within: EntityRows | None = None) -> list[Scored]:
+    def __call__(self, queries: Queries, k: int, within: EntityRows | None = None) -> Scored:
         scores, rows = self._search(queries.vectors, k, within)
-        there = (rows >= 0).sum(axis=1).tolist()
-        return [
-            Scored(EntityRows(rows[i, :n]), scores[i, :n], {SIMILARITY: scores[i, :n]}) for i, n in enumerate(there)
-        ]
+        starts, counts = np.arange(len(rows)) * rows.shape[1], (rows >= 0).sum(axis=1)
+        return Scored(starts, counts, EntityRows(rows.ravel()), scores.ravel(), {SIMILARITY: scores.ravel()})
 
 
 class Found(NamedTuple):

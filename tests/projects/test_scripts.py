@@ -263,6 +263,21 @@ def test_variants_are_what_the_linker_finds_with_those_settings(tmp_path):
     assert found["hybrid"]["recall_at_1"] > found["vectors"]["recall_at_1"]
 
 
+def test_parts_sum_up_to_the_time_of_linking(tmp_path):
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    parts = script("parts")
+    match = parts.import_module("spacy_pel.kb.names.name_index").NameMatch.best
+    parts.main(tmp_path / "linker", tmp_path / "dev.spacy", tmp_path / "parts.json", 0, "entity", 0.25, 0.08)
+    found = srsly.read_json(tmp_path / "parts.json")
+    seconds = {key: value for key, value in found.items() if key.endswith(": seconds")}
+    assert len(seconds) == len(parts.PARTS) + 1 and min(seconds.values()) > 0
+    assert sum(seconds.values()) == pytest.approx(found["n_mentions"] / found["mentions_per_second"])
+    assert parts.import_module("spacy_pel.kb.names.name_index").NameMatch.best is match  # as it was
+
+
 def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     """Of a linker that reads mentions without context, and so a name as it reads the mention of it."""
     encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import PelError
+from ..names.runs import places
 from ..numbering import EntityRows, VectorNumbers
 from ..stored_files import checked
 from .best import best, best_of_each, first_of_each, without_repeats
@@ -23,6 +24,7 @@ from .vectors import BLOCK, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper
 SAMPLE = 1_000  # vectors that tell how long all are
+COMPARED = 2_048  # pairs whose vectors are read together: they stay in the caches
 SPARE = 1.5  # times deeper than removed entities, were they anywhere, would ask for
 
 
@@ -259,29 +261,35 @@ class EntityIndex:
             scores, pairs = best(np.hstack([scores, more_scores]), VectorNumbers(np.hstack([pairs, more])), k)
         return Nearest(scores, *state.entities(pairs))
 
-    def similarities(self, query: np.ndarray, rows: EntityRows) -> tuple[EntityRows, np.ndarray, np.ndarray]:
-        """The inner products of a query with the entities at `rows`, of the best vector of each.
+    def similarities(self, queries: np.ndarray, numbers: np.ndarray, rows: EntityRows) -> tuple[np.ndarray, np.ndarray]:
+        """The inner products of queries with entities, each with the best vector of one.
 
         To be called after a `search`, which sees the changes of the KB.
 
         Args:
-            query: (d,).
-            rows: (n,), ascending.
+            queries: (q, d).
+            numbers: (n,) of queries.
+            rows: (n,) the entity that each of these is compared with.
 
         Returns:
-            Those of `rows` (m,) that an entity with a vector has now, the products (m,) float32, and which of its
-            vectors gives each (m,), counted from 0.
+            The products (n,) float32, and which of the vectors of its entity gives each (n,), counted from 0; -1, with
+            0, for an entity that has no vector now.
         """
         state, edits = self._state, self._state.edits
-        if len(edits.removed):
-            rows = EntityRows(np.setdiff1d(rows, edits.removed, assume_unique=True))
-        pairs = state.owners.of(rows)
-        vectors, owners = state.vectors.vectors(state.owners.vectors(pairs)), state.owners.rows[pairs]
-        if len(edits.added):
-            added = np.isin(edits.added, rows)
-            vectors = np.vstack([vectors, edits.vectors[added]])
-            owners = np.concatenate([owners, edits.added[added]])
-        return best_of_each(vectors @ query, EntityRows(owners))
+        products, nth = np.zeros(len(rows), dtype=np.float32), np.full(len(rows), -1)
+        gone = np.isin(rows, edits.removed) if len(edits.removed) else np.zeros(len(rows), dtype=bool)
+        for owners, vectors_of in (
+            (state.owners.rows, lambda pairs: state.vectors.vectors(state.owners.vectors(pairs))),
+            (edits.added, lambda pairs: edits.vectors[pairs]),
+        ):
+            starts = np.searchsorted(owners, rows)
+            counts = np.where(gone, 0, np.searchsorted(owners, rows, side="right") - starts)
+            there = counts.nonzero()[0]
+            if len(there):
+                each = np.repeat(there, counts[there])
+                own = _products(queries, numbers[each], vectors_of, places(starts[there], counts[there]))
+                _, products[there], nth[there] = best_of_each(own, EntityRows(each))
+        return products, nth
 
     def blocks(self) -> Iterator[np.ndarray]:
         """The vectors of the entities that the KB has now, as `owners` numbers them, a block (n, dim) at a time."""
@@ -298,6 +306,14 @@ class EntityIndex:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.fingerprint!r}, {self.n_vectors} vectors)"
+
+
+def _products(
+    queries: np.ndarray, numbers: np.ndarray, vectors_of: Callable[[np.ndarray], np.ndarray], pairs: np.ndarray
+) -> np.ndarray:
+    """The inner products (n,) of the queries with these `numbers` (n,) with the vectors of `pairs` (n,)."""
+    blocks = (slice(start, start + COMPARED) for start in range(0, len(pairs), COMPARED))
+    return np.concatenate([np.einsum("nd,nd->n", queries[numbers[own]], vectors_of(pairs[own])) for own in blocks])
 
 
 def _search_files(

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..numbering import EntityRows, no_rows
+from ..numbering import EntityRows
 from .building import KEY_SIZE
 from .grams import TINY, Text, Vocabulary
 from .runs import places, runs
@@ -73,14 +73,13 @@ class FileNames:
     def found(self, text: Text, n: int, within: EntityRows | None) -> tuple[EntityRows, np.ndarray]:
         """About the `n` names most like a text, as the rows (m,) of their entities and how alike they are (m,)."""
         names, guess = self._read(self._keys.text(text.text))
-        rows = self._arrays["owners"][names].astype(np.int64)
         if within is not None:
-            allowed = self._allowed(within)[rows]
-            names, guess, rows = names[allowed], guess[allowed], rows[allowed]
+            allowed = self._allowed(within)[self._arrays["owners"][names]]
+            names, guess = names[allowed], guess[allowed]
         if len(names) > n:
-            best = np.argpartition(-guess, n)[:n]
-            names, rows = names[best], rows[best]
-        return EntityRows(rows), self.alike(text, self._arrays["order"][names].astype(np.int64))
+            names = names[np.argpartition(-guess, n)[:n]]
+        rows = EntityRows(self._arrays["owners"][names].astype(np.int64))
+        return rows, self.alike(text, self._arrays["order"][names].astype(np.int64))
 
     def _read(self, text: Text) -> tuple[np.ndarray, np.ndarray]:
         """Names (n,), in the order of their norms, and how alike they may be (n,)."""
@@ -142,8 +141,7 @@ class FileMatch:
         else:
             rows, alike = self._names.found(self._text, n_names, within)
         order = np.argsort(-alike)[: int((alike > 0).sum())]
-        _, first = np.unique(rows[order], return_index=True)
-        return EntityRows(rows[order[np.sort(first)[:k]]]) if len(order) else no_rows()
+        return EntityRows(np.array(list(dict.fromkeys(rows[order].tolist()))[:k], dtype=np.int64))
 
     def scores(self, rows: EntityRows) -> np.ndarray:
         """How alike the entities at `rows` (n,) are."""

@@ -62,16 +62,18 @@ class Vocabulary(NamedTuple):
 
     def text(self, text: str) -> Text:
         """`text`, once it is normalised."""
-        grams = np.unique(name_grams([normalized(text)], self.size).grams)
+        grams = name_grams([normalized(text)], self.size).grams
         places, known = self._places(grams)
-        weights = self.weights(grams)
+        weights = self._weights(places, known)
         norm = max(float(np.sqrt(weights.sum())), TINY)
         return Text(text, grams, places[known], weights[known], norm)
 
     def weights(self, grams: np.ndarray) -> np.ndarray:
         """The weights (g,) float64 of `grams` (g,), known or not."""
-        places, known = self._places(grams)
-        counts = np.zeros(len(grams), dtype=np.int64)
+        return self._weights(*self._places(grams))
+
+    def _weights(self, places: np.ndarray, known: np.ndarray) -> np.ndarray:
+        counts = np.zeros(len(known), dtype=np.int64)
         counts[known] = self.counts[places[known]]
         return squared_idf(counts, self.n_names)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -10,10 +11,12 @@ import numpy as np
 
 from ...errors import PelError
 from ..damage import damage_named
-from ..numbering import EntityRows, no_rows
+from ..numbering import EntityRows
 from .file_names import FileNames
 from .files import mapped_names
 from .grams import TINY, Text, Vocabulary, name_grams
+from .known_names import rows_of_forms
+from .normal_form import normalized
 from .plurals import singulars
 from .tables import TYPES, TableNames
 
@@ -26,7 +29,9 @@ class NameRecords(Protocol):
 
     def latest_meta(self) -> dict[str, Any]: ...
 
-    def rows_named(self, form: str) -> EntityRows: ...
+    def rows_of_keys(self, keys: Iterable[int]) -> Mapping[int, Sequence[int]]: ...
+
+    def written_names(self, rows: Iterable[int]) -> Mapping[int, Sequence[str]]: ...
 
     def names(self, rows: Iterable[int]) -> dict[int, list[str]]: ...
 
@@ -71,14 +76,22 @@ class NameIndex:
             PelError: The KB is one of format 2, whose names have no index, or the file of the index is missing or
                 foreign.
         """
+        return next(self.matches([text], lang))
+
+    def matches(self, texts: Sequence[str], lang: str = "") -> Iterator[NameMatch]:
+        """`match` for each of `texts`, whose exact matches are looked up together."""
+        self._latest()
+        exact = self._exact(texts, lang)
+        return (self._match(text, exact[text]) for text in texts)
+
+    def _match(self, text: str, exact: EntityRows) -> NameMatch:
         while True:
             meta = self._latest()
             try:
                 with damage_named(self._records.path):
                     loaded = self._load(meta)
                     own = loaded.vocabulary.text(text)
-                    indexed = loaded.names.beside(own)
-                    return NameMatch(text, own, indexed, loaded, self, self._exact(text, lang))
+                    return NameMatch(text, own, loaded.names.beside(own), loaded, self, exact)
             except PelError:
                 if self._records.latest_meta().get("names") == meta:
                     raise  # no other process has written the index again meanwhile
@@ -92,10 +105,12 @@ class NameIndex:
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
 
-    def _exact(self, text: str, lang: str) -> EntityRows:
-        """The rows of the entities that are named as `text`, or where none is, as a singular of it."""
-        forms = (text, *singulars(text, lang))
-        return next((rows for form in forms if len(rows := self._records.rows_named(form))), no_rows())
+    def _exact(self, texts: Iterable[str], lang: str) -> dict[str, EntityRows]:
+        """For each of `texts` the rows of the entities that are named so, or where none is, as a singular of it."""
+        forms = {text: [normalized(one) for one in (text, *singulars(text, lang))] for text in texts}
+        rows = rows_of_forms(set(chain.from_iterable(forms.values())), self._records)
+        named = {text: next((rows[form] for form in own if form in rows), ()) for text, own in forms.items()}
+        return {text: EntityRows(np.array(sorted(own), dtype=np.int64)) for text, own in named.items()}
 
     def _latest(self) -> dict[str, Any]:
         """The `meta` of the index as it is now."""

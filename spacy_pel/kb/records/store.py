@@ -147,11 +147,6 @@ class RecordStore:
         found = map(self._entity, self._fetch(query, (alias_key(form),)))
         return [e for e in found if wanted in map(normalized, (e.name, *e.aliases))]  # keys may collide
 
-    def rows_named(self, form: str) -> EntityRows:
-        """The rows of the entities that `named` gives, but for collisions of keys."""
-        found = self._fetch("SELECT row FROM forms WHERE key = ? ORDER BY row", (alias_key(form),))
-        return EntityRows(np.array([row for (row,) in found], dtype=np.int64))
-
     def rows_of_keys(self, keys: Iterable[int]) -> dict[int, list[int]]:
         """The rows of the entities with a name of each of those `alias_key`s that any has."""
         found: dict[int, list[int]] = {}

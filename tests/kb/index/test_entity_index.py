@@ -70,11 +70,11 @@ def check(kb: KnowledgeBase, fingerprint: str, vectors: Vectors) -> None:
                 assert row[: len(own)] == pytest.approx(own, abs=1e-6) and (row[len(own) :] == -np.inf).all()
             for row, own, q in zip(places.tolist(), found, queries, strict=True):
                 assert row == [(vectors[id] @ q).argmax() for id in own] + [-1] * (k - len(own))
-    rows, products, nth = index.similarities(queries[0], kb.live_rows)
-    assert nth.tolist() == [(vectors[id] @ queries[0]).argmax() for id in kb.ids(rows).tolist()]
-    assert dict(zip(kb.ids(rows).tolist(), products.tolist(), strict=True)) == pytest.approx(
-        {id: (own @ queries[0]).max() for id, own in vectors.items() if len(own)}, abs=1e-6
-    )
+    numbers, rows = np.repeat(np.arange(len(queries)), kb.n_rows), np.tile(np.arange(kb.n_rows), len(queries))
+    products, nth = index.similarities(queries, numbers, rows)
+    each = [(vectors.get(id, []), queries[number]) for id, number in zip(kb.ids(rows).tolist(), numbers, strict=True)]
+    assert nth.tolist() == [(own @ query).argmax() if len(own) else -1 for own, query in each]
+    assert products == pytest.approx([(own @ query).max() if len(own) else 0 for own, query in each], abs=1e-6)
     owners, blocks = index.owners(), np.concatenate(list(index.blocks()))
     assert kb.ids(owners.rows).tolist() == [id for id in kb for _ in vectors[id]]
     numbers = np.arange(len(owners)) if owners.numbers is None else owners.numbers

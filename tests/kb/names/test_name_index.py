@@ -112,8 +112,8 @@ def test_additions_removals_and_compaction(tmp_path):
     assert match.scores(np.array([3, 12]))[1].tolist() == pytest.approx([1, 1], abs=1e-6)
     assert kb.names.match("heart attack").scores(np.array([12]))[0, 0] > 0.2
     assert len(kb.names.match("heart attack").best(1)) == 1  # a removed row, which `similarities` passes over
-    rows, products, _ = kb.entity_index().similarities(unit_vectors(1, 8)[0], np.array([4, 7, 12]))
-    assert rows.tolist() == [7, 12] and products[1] == pytest.approx(1)
+    products, nth = kb.entity_index().similarities(unit_vectors(1, 8), np.zeros(3, int), np.array([4, 7, 12]))
+    assert nth.tolist() == [-1, 0, 0] and products[2] == pytest.approx(1)
 
     kb.compact()
     kept = [e for e in ENTITIES if e.id != "D009203"] + [new]
