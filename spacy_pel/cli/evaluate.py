@@ -62,14 +62,14 @@ def evaluate(
 
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.end_to_end import end_to_end
-    from ..evaluation.evaluate import measure
+    from ..evaluation.evaluate import measure, read_upstream
     from ..files.atomic import write_atomically
     from ..reports.plots import require_matplotlib
 
     if plots:
         require_matplotlib()
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    docs = list(islice(read_gold(corpus, nlp), limit or None))
+    docs = read_upstream(nlp, islice(read_gold(corpus, nlp), limit or None))
     learnt = list(read_gold(train, nlp)) if train else None
     if plots:
         _make_folder(plots)

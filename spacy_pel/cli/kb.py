@@ -247,11 +247,14 @@ def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:
 def _explain(pipeline: str, text: str, context: str, top_k: int, code: Path | None) -> Explanation:
     from spacy.tokens import Span
 
+    from ..evaluation.evaluate import read_upstream
+
     nlp, _, linker = load_linker(pipeline, code=code)
     start = context.find(text)
     if start < 0:
         raise PelError(f'--context: "{context}" does not hold "{text}"; give a sentence with it.')
-    span = nlp.make_doc(context).char_span(start, start + len(text), alignment_mode="expand")
+    (doc,) = read_upstream(nlp, [nlp.make_doc(context)])
+    span = doc.char_span(start, start + len(text), alignment_mode="expand")
     assert isinstance(span, Span)
     return linker.explain(span, top_k)
 

@@ -36,10 +36,11 @@ def to_tune_on(nlp: Language, dev: Path | None, texts: Path | None) -> Iterator[
     """
     from ..corpora.gold_corpus import read_gold
     from ..corpora.plain_texts import read_plain
+    from ..evaluation.evaluate import read_upstream
 
     if dev is not None and texts is not None:
         raise PelError(f"--texts {texts} is for tuning without annotated mentions: leave it out, or leave out {dev}")
-    docs = None if dev is None else list(read_gold(dev, nlp))
+    docs = None if dev is None else read_upstream(nlp, read_gold(dev, nlp))
     plain = () if texts is None else list(read_plain(texts, nlp))
     try:
         yield {"docs": docs, "texts": plain}

@@ -73,7 +73,7 @@ def evaluate(
         PelError: Unless the pipeline has one `pel_linker` with a KB, and a Doc an annotated mention.
     """
     _, linker = find_linker(nlp)
-    docs = list(docs_given(docs))
+    docs = read_upstream(nlp, docs_given(docs))
     metrics = measure(linker, docs, train=train, progress=progress).metrics
     if with_end_to_end:
         metrics |= end_to_end(nlp, docs, linker.kb, linker.settings.spans_key)
@@ -93,6 +93,16 @@ def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
     if needs_kb:
         linker.require_kb()
     return names[0], linker
+
+
+def read_upstream(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
+    """`docs`, which the `transformer` pipe of `nlp` has read if its linker listens to one: their states stay with them.
+    No other pipe is run."""
+    name, _ = find_linker(nlp, needs_kb=False)
+    for _, pipe in nlp.pipeline:
+        if name in getattr(pipe, "listening_components", ()):
+            docs = pipe.pipe(docs, batch_size=nlp.batch_size)
+    return list(docs)
 
 
 def measure(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from spacy.tokens import Doc, Span
 from tqdm import tqdm
 
-from ..mentions.gold import gold_of
+from ..mentions.gold import GoldMention, gold_of
 from ..mentions.ranked import RankedMention
 
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
@@ -36,7 +36,13 @@ def rank_gold(
         progress: Whether to show a bar, if standard error is a terminal, until all are ranked.
         options: More arguments for the linker's `rank`.
     """
-    mentions = gold_of(docs, linker.kb)
+    return rank_mentions(linker, gold_of(docs, linker.kb), k, progress=progress, **options)
+
+
+def rank_mentions(
+    linker: CanRank, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
+) -> list[RankedMention]:
+    """`rank_gold` for these mentions."""
     spans = [mention.span for mention in mentions if mention.ids]
     found: list[list[tuple[str, float]]] = []
     shown = {"leave": False, "disable": None if progress else True}

@@ -8,9 +8,10 @@ import numpy as np
 from spacy.training import Example
 
 from ..checks import check_count
-from ..mentions.gold import gold_of
+from ..mentions.gold import GoldMention, gold_mentions, gold_of, on_predicted, with_successors
+from ..models.listener import listens
 from .metrics import link_metrics
-from .ranking import rank_gold
+from .ranking import rank_mentions
 
 NO_SCORES = {"nel_recall_at_1": None, "nel_recall_at_64": None, "nel_nil_f1": None}
 
@@ -61,22 +62,29 @@ def score_links(
     """
     if linker.kb is None:
         return dict(NO_SCORES)
-    docs = [example.reference for example in examples]
+    mentions = _mentions(examples, linker)
     options: dict[str, Any] = {}
     if linker.session is not None:  # the KB as it is encoded now, by vectors alone
         live = linker.session.live
         options["progress"] = True
         options["search"] = (
-            live.search_over(_gold_and_others(docs, linker.kb, kb_sample, seed)) if kb_sample else live.search()
+            live.search_over(_gold_and_others(mentions, linker.kb, kb_sample, seed)) if kb_sample else live.search()
         )
-    ranked = rank_gold(linker, docs, k=64, **options)
+    ranked = rank_mentions(linker, mentions, k=64, **options)
     metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold)
     return {key: metrics[key.removeprefix("nel_")] for key in NO_SCORES}
 
 
-def _gold_and_others(docs: Iterable[Any], kb: Any, n_others: int, seed: int) -> np.ndarray:
-    """The rows of the gold entities of `docs` and of `n_others` more, ascending."""
-    mentions = gold_of(docs, kb)
+def _mentions(examples: Iterable[Example], linker: Any) -> list[GoldMention]:
+    """The gold mentions of the references, in the predicted Docs where a `transformer` pipe has read these."""
+    if not listens(linker.model):
+        return gold_of((example.reference for example in examples), linker.kb)
+    read = (on_predicted(gold_mentions(example.reference), example) for example in examples)
+    return with_successors((mention for own in read for mention in own), linker.kb)
+
+
+def _gold_and_others(mentions: Iterable[GoldMention], kb: Any, n_others: int, seed: int) -> np.ndarray:
+    """The rows of the gold entities of `mentions` and of `n_others` more, ascending."""
     gold = np.array(list(kb.rows({id_ for mention in mentions for id_ in mention.ids}).values()), dtype=np.int64)
     others = np.setdiff1d(kb.live_rows, gold)
     drawn = np.random.default_rng(seed).permutation(others)[:n_others]

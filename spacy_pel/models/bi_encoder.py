@@ -17,16 +17,17 @@ from thinc.api import Model, to_numpy
 from thinc.types import Floats2d
 from tqdm import tqdm
 
-from ..checks import check_choice, check_flag
+from ..checks import check_choice, check_flag, check_number, check_text
 from ..errors import PelError
 from ..kb.entity import Entity
 from .encoder import make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder
-from .inputs import ENTITIES_AT_ONCE, SECTION, RowBuilder, RowSettings
+from .inputs import ENTITIES_AT_ONCE, LENT, MENTIONS, SECTION, SHORTEST_MENTION, RowBuilder, RowSettings
+from .listener import connect, listens, make_listening_tower
 from .pooling import POOLINGS, Pooling
 from .precision import check_precision
 from .scoring.dual import SIMILARITIES, Dual
-from .token_rows import Rows, TokenRows
+from .token_rows import Readable, TokenRows
 
 UNREADABLE = -1
 
@@ -63,19 +64,24 @@ def make_bi_encoder(
             whatever `pooling` says of entities).
 
     Returns:
-        Model[tuple[Rows, TokenRows], tuple[Floats2d, Floats2d]]: the rows of m mentions and n entities to vectors
+        Model[tuple[Readable, TokenRows], tuple[Floats2d, Floats2d]]: the rows of m mentions and n entities to vectors
         (m, hidden) and (n, hidden).
 
     Raises:
         PelError: A setting does not exist.
     """
     settings = dict(locals())
+    check_choice(SECTION, "mentions", mentions, MENTIONS)
     rows = RowSettings(mention_length, entity_length, entity_template, aliases, context, mentions)
     check_choice(SECTION, "similarity", similarity, SIMILARITIES)
     check_choice(SECTION, "pooling", pooling, POOLINGS)
     check_flag(SECTION, "shared_towers", shared_towers)
     check_precision(precision)
     towers = [make_tower(Pooling(pooling, similarity == "cosine"), precision) for _ in range(1 if shared_towers else 2)]
+    return _bi_encoder(towers, settings, rows)
+
+
+def _bi_encoder(towers: list[Model], settings: dict[str, Any], rows: RowSettings) -> Model:
     return Model(
         "pel_bi_encoder",
         _forward,
@@ -124,7 +130,47 @@ def make_document_encoder(
     )
 
 
-def _forward(model: Model, rows: tuple[Rows, TokenRows], is_train: bool) -> tuple:
+def make_transformer_listener(
+    upstream: str = "*",
+    grad_factor: float = 1.0,
+    entity_length: int = 128,
+    similarity: str = "cosine",
+    entity_template: str = "biomedical",
+    aliases: str = "fallback",
+    precision: str = "auto",
+) -> Model:
+    """Build a bi-encoder without weights whose mentions are read by a `transformer` pipe of spacy-transformers. The
+    vector of a mention is the mean of the pipe's last hidden states over its word pieces, then a linear layer. Entities
+    have a tower of their own, as in `make_bi_encoder`.
+
+    Args:
+        upstream: The name of that pipe; "*" for any.
+        grad_factor: What gradients are multiplied by on their way to that pipe; 0: it learns nothing from links.
+        entity_length: See `make_bi_encoder`, for this and those that follow.
+        similarity: "cosine" or "dot".
+        entity_template: "biomedical" or "general".
+        aliases: "fallback", "first" or "never".
+        precision: Of the entity tower: "auto", "bf16" or "fp32".
+
+    Returns:
+        Model[tuple[Readable, TokenRows], tuple[Floats2d, Floats2d]]: m mentions in Docs that the pipe has read and the
+        rows of n entities to vectors (m, hidden) and (n, hidden).
+
+    Raises:
+        PelError: A setting does not exist, or spacy-transformers is not installed.
+    """
+    settings = dict(locals())
+    check_text(SECTION, "upstream", upstream, 'name the transformer pipe, or give "*"')
+    check_number(SECTION, "grad_factor", grad_factor, least=0)
+    rows = RowSettings(SHORTEST_MENTION, entity_length, entity_template, aliases, mentions=LENT)
+    check_choice(SECTION, "similarity", similarity, SIMILARITIES)
+    check_precision(precision)
+    unit_length = similarity == "cosine"
+    mention_tower = make_listening_tower(upstream, grad_factor, unit_length)
+    return _bi_encoder([mention_tower, make_tower(Pooling("mean", unit_length), precision)], settings, rows)
+
+
+def _forward(model: Model, rows: tuple[Readable, TokenRows], is_train: bool) -> tuple:
     mentions, backprop_mentions = model.get_ref("mention_tower")(rows[0], is_train)
     entities, backprop_entities = model.get_ref("entity_tower")(rows[1], is_train)
 
@@ -135,10 +181,11 @@ def _forward(model: Model, rows: tuple[Rows, TokenRows], is_train: bool) -> tupl
 
 
 def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
-    """Give both towers the weights of one pretrained encoder: a copy each, unless they are shared.
+    """Give both towers the weights of one pretrained encoder: a copy each, unless they are shared. A tower that listens
+    to a `transformer` pipe gets a new projection in their place.
 
     Raises:
-        PelError: The rows are longer than the encoder reads.
+        PelError: The rows are longer than the encoder reads, or there is no pipe to listen to.
     """
     longest = max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length)
     limit = _positions(encoder.transformer) or longest
@@ -147,8 +194,12 @@ def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
             f"[components.pel_linker.model]: rows of {longest} tokens are longer than the {limit} positions of the "
             "encoder; lower mention_length or entity_length."
         )
+    own = model.layers
+    if listens(model):
+        connect(model.get_ref("mention_tower"), encoder.transformer.config.hidden_size)
+        own = [model.get_ref("entity_tower")]
     model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
-    for i, tower in enumerate(model.layers):
+    for i, tower in enumerate(own):
         transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
         set_transformer(tower, transformer, builder.pad, builder.markers)
 
@@ -244,7 +295,7 @@ def _stream(
             bar.update(len(block))
 
 
-def encode_mention_rows(model: Model, rows: Rows) -> np.ndarray:
+def encode_mention_rows(model: Model, rows: Readable) -> np.ndarray:
     """Encode n mentions to vectors (n, hidden) float32.
 
     Raises:
@@ -262,7 +313,7 @@ def encode_entity_rows(model: Model, rows: TokenRows) -> np.ndarray:
     return _encode(model, "entity_tower", rows)
 
 
-def _encode(model: Model, tower: str, rows: Rows) -> np.ndarray:
+def _encode(model: Model, tower: str, rows: Readable) -> np.ndarray:
     vectors = to_numpy(model.get_ref(tower).predict(rows))
     if not np.isfinite(vectors).all():
         raise PelError(

@@ -20,7 +20,8 @@ from ..checks import check_choice, check_count, refused
 from ..errors import PelError
 from ..kb.entity import Entity
 from .documents import rows_of_documents, rows_of_names
-from .token_rows import Rows, TokenRows
+from .lent_rows import rows_of_states
+from .token_rows import Readable, Rows, TokenRows
 from .tokenised_text import TokenisedText
 
 MENTION_START, MENTION_END, TITLE_END = "[Ms]", "[Me]", "[ENT]"
@@ -28,6 +29,7 @@ MARKERS = (MENTION_START, MENTION_END, TITLE_END)
 TEMPLATES = ("biomedical", "general")
 ALIASES = ("never", "fallback", "first")
 MENTIONS = ("windows", "document")
+LENT = "transformer"  # how mentions are read from what a `transformer` pipe lends
 ENTITIES_AT_ONCE = 1024  # so that a bar moves every second or so
 SECTION = "[components.pel_linker.model]"
 SHORTEST_MENTION, SHORTEST_ENTITY = 8, 4  # rows, in tokens
@@ -44,7 +46,7 @@ class RowSettings:
         entity_template: One of `TEMPLATES`.
         aliases: One of `ALIASES`.
         context: The most tokens of context on either side of a mention; None: as many as there is room for.
-        mentions: One of `MENTIONS`.
+        mentions: One of `MENTIONS`, or `LENT`.
 
     Raises:
         PelError: A setting is out of its range.
@@ -63,7 +65,7 @@ class RowSettings:
         check_count(SECTION, "entity_length", self.entity_length, least=SHORTEST_ENTITY)
         check_choice(SECTION, "entity_template", self.entity_template, TEMPLATES)
         check_choice(SECTION, "aliases", self.aliases, ALIASES)
-        check_choice(SECTION, "mentions", self.mentions, MENTIONS)
+        check_choice(SECTION, "mentions", self.mentions, (*MENTIONS, LENT))
         if self.mentions == "document" and self.context is not None:
             raise refused(
                 SECTION, "context", self.context, 'leave it out: with mentions = "document" all of a window is read'
@@ -94,9 +96,11 @@ class RowBuilder:
         self._backend.no_padding()
         self._backend.encode_special_tokens = True  # a "[SEP]" in a text is text
 
-    def mentions(self, spans: Sequence[Span]) -> Rows:
+    def mentions(self, spans: Sequence[Span]) -> Readable:
         """Make the rows, of at most `mention_length` tokens, that n spans are read in: one each, or windows of their
-        documents. A span without a word piece has length 0."""
+        documents, or none where a `transformer` pipe has read these. A span without a word piece has length 0."""
+        if self.settings.mentions == LENT:
+            return rows_of_states(spans)
         if self.settings.mentions == "windows":
             return self._windows(spans)
         return rows_of_documents(spans, self._encoded, self.settings.mention_length, *self._cls, *self._sep)
@@ -119,11 +123,28 @@ class RowBuilder:
 
     def names(self, names: Sequence[str]) -> Rows:
         """Make one row a name, read as a mention that stands alone, of at most `mention_length` tokens. A name without
-        a word piece gets a row too."""
+        a word piece gets a row too.
+
+        Raises:
+            PelError: See `check_reads_names`.
+        """
+        self.check_reads_names()
         if self.settings.mentions == "document":
             return rows_of_names(names, self._encoded, self.settings.mention_length, *self._cls, *self._sep)
         nothing = [*self._cls, *self._start, *self._end, *self._sep]
         return TokenRows.from_lists([self._window([], own.ids, []) or nothing for own in self._encoded(names)])
+
+    def check_reads_names(self) -> None:
+        """Check that names can be read as mentions.
+
+        Raises:
+            PelError: Mentions are read from what a `transformer` pipe makes of Docs.
+        """
+        if self.settings.mentions == LENT:
+            raise PelError(
+                "Names of a KB cannot be read with spacy_pel.TransformerListener.v1: its mentions are read by the "
+                'transformer pipe, in their Docs. Set vectors = "entity", and tune on annotated mentions.'
+            )
 
     def _encoded(self, texts: Iterable[str]) -> list[Any]:
         return self._backend.encode_batch(list(texts), add_special_tokens=False)

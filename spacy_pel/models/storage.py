@@ -3,7 +3,8 @@
 model/
   bi_encoder.json               the settings it was built with
   tokenizer/                    Hugging Face tokenizer files
-  mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`)
+  mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`; of one
+                                that listens to a `transformer` pipe model.safetensors only, its projection)
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from transformers.modeling_utils import no_init_weights
 
 from ..errors import PelError
 from ..kb.kinds import ENTITY, NAMES
-from .bi_encoder import make_bi_encoder, row_builder
+from .bi_encoder import make_bi_encoder, make_transformer_listener, row_builder
 from .encoder import set_transformer, tower_module
 from .encoder_loader import attention_for
 from .inputs import RowBuilder
+from .listener import LISTENER, set_projection
 from .no_code import NO_CODE, reason, without_kernel
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
@@ -46,12 +48,17 @@ def fingerprint(model: Model, kind: str = ENTITY) -> str:
     Args:
         model: A bi-encoder with weights.
         kind: What the vectors are of: "entity" or "names".
+
+    Raises:
+        PelError: The bi-encoder has no weights, or reads no names.
     """
     builder = row_builder(model)
+    if kind == NAMES:
+        builder.check_reads_names()
     transformer: Any = tower_module(model.get_ref(TOWER_OF[kind])).transformer
     settings = {key: model.attrs["settings"][key] for key in SETTINGS_OF[kind]}
     settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
-    if kind == ENTITY and model.attrs["settings"]["pooling"] == "cls":  # the others treat entities alike
+    if kind == ENTITY and model.attrs["settings"].get("pooling") == "cls":  # the others treat entities alike
         settings["pooling"] = "cls"
     if kind != ENTITY:
         settings["kind"] = kind
@@ -74,7 +81,12 @@ def save(model: Model, path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     _save_tokenizer(row_builder(model).tokenizer, path / "tokenizer")
     for name, tower in zip(TOWERS, model.layers, strict=False):
-        _save_transformer(tower_module(tower).transformer, path / name)
+        (path / name).mkdir(exist_ok=True)
+        module: Any = tower_module(tower)
+        if not tower.has_ref(LISTENER):
+            module = module.transformer
+            module.config.to_json_file(path / name / "config.json", use_diff=False)
+        _save_weights(module, path / name / "model.safetensors")
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
 
 
@@ -87,16 +99,14 @@ def _save_tokenizer(tokenizer: Any, path: Path) -> None:
         raise PelError(f"{path}: cannot be written ({error}).") from error
 
 
-def _save_transformer(transformer: Any, path: Path) -> None:
-    path.mkdir(exist_ok=True)
-    transformer.config.to_json_file(path / "config.json", use_diff=False)
-    partial = path / "model.safetensors.part"
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in transformer.state_dict().items()}
+def _save_weights(module: torch.nn.Module, path: Path) -> None:
+    partial = path.with_name(f"{path.name}.part")
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
     try:
         save_file(weights, partial, metadata={"format": "pt"})
     except SafetensorError as error:  # such as a full disk
-        raise PelError(f"{path / 'model.safetensors'}: cannot be written ({error}).") from error
-    os.replace(partial, path / "model.safetensors")
+        raise PelError(f"{path}: cannot be written ({error}).") from error
+    os.replace(partial, path)
 
 
 def load(path: Path, precision: str) -> Model:
@@ -111,11 +121,15 @@ def load(path: Path, precision: str) -> Model:
     """
     try:
         settings: Any = srsly.read_json(path / "bi_encoder.json")
-        model = make_bi_encoder(**{**settings, "precision": precision})
+        make = make_transformer_listener if "upstream" in settings else make_bi_encoder
+        model = make(**{**settings, "precision": precision})
         tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True, **NO_CODE)
         model.attrs["row_builder"] = builder = RowBuilder(tokenizer, model.attrs["row_settings"])
         for name, tower in zip(TOWERS, model.layers, strict=False):
-            set_transformer(tower, _load_transformer(path / name), builder.pad, builder.markers)
+            if tower.has_ref(LISTENER):
+                set_projection(tower, _load_weights(path / name / "model.safetensors"))
+            else:
+                set_transformer(tower, _load_transformer(path / name), builder.pad, builder.markers)
     except PelError as error:
         raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); copy it again.") from error
     except Exception as error:  # transformers, tokenizers and torch raise whatever they meet

@@ -26,8 +26,8 @@ class PaddedBatch(NamedTuple):
     spots: np.ndarray | None = None
 
 
-class Rows(Protocol):
-    """What a tower encodes: n things in token rows, a vector each."""
+class Readable(Protocol):
+    """What a tower encodes: n things, a vector each."""
 
     def __len__(self) -> int: ...
 
@@ -36,13 +36,17 @@ class Rows(Protocol):
         """(n,) int64: the number of tokens of each."""
         ...
 
-    def take(self, indices: Sequence[int] | np.ndarray) -> Rows:
+    def take(self, indices: Sequence[int] | np.ndarray) -> Readable:
         """Return those at `indices`, in that order."""
         ...
 
-    def unique(self) -> tuple[Rows, np.ndarray]:
+    def unique(self) -> tuple[Readable, np.ndarray]:
         """Return each distinct one once, and for every one (n,) its number among them."""
         ...
+
+
+class Rows(Readable, Protocol):
+    """Those that stand in token rows."""
 
     def batches(self, max_tokens: int, pad: int) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
         """Yield padded batches, with the numbers (k,) of what each gives vectors for."""

@@ -20,7 +20,7 @@ from ..errors import PelError
 from ..kb.entity import NIL, Entity
 from ..kb.kinds import ENTITY, VECTORS
 from ..mentions.extensions import set_extensions
-from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions
+from ..mentions.gold import check_gold_ids, gold_mentions
 from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
 from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
@@ -382,9 +382,8 @@ class PelLinker(TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelLinker.update")
-        how = self.settings.use_gold_ents, self.settings.spans_key
-        mentions = [mention for eg in examples for mention in training_mentions(eg, *how)]
-        losses[self.name] += self.begin_training().accumulate(mentions, self.settings.types_for)
+        how = self.settings.use_gold_ents, self.settings.spans_key, self.settings.types_for
+        losses[self.name] += self.begin_training().learn(examples, *how)
         if sgd not in (None, False):
             self.finish_update(sgd)
         return losses

@@ -15,7 +15,7 @@ from ..kb.entity import Entity
 from ..kb.kinds import ENTITY, NAMES
 from ..kb.names.normal_form import distinct_names, normalized
 from ..mentions.gold import GoldMention
-from ..models.bi_encoder import UNREADABLE, encode_entities, encode_names, encode_spans
+from ..models.bi_encoder import UNREADABLE, encode_entities, encode_names, encode_spans, row_builder
 from ..search import parts
 from ..tuning.held_out import without_entities, without_name
 from ..tuning.name_weights import GoldFound
@@ -55,7 +55,11 @@ def find_for_names(
         seed: Of the draw.
         n: How many names.
         progress: Whether to show a bar.
+
+    Raises:
+        PelError: The linker reads no names.
     """
+    row_builder(linker.model).check_reads_names()
     kb, rng = linker.kb, np.random.default_rng(seed)
     allowed = linker.settings.types_for("")
     rows = None if allowed is None else kb.rows_of_types(allowed)

@@ -11,6 +11,7 @@ from spacy.tokens import Doc
 from ..errors import PelError
 from ..kb.verify import verify as verify_kb
 from ..models.bi_encoder import encode_entities, encode_spans
+from ..models.listener import listens
 from .kb_of_pipeline import LAYOUT
 from .linker import PelLinker
 
@@ -37,7 +38,10 @@ def verify_linker(linker: PelLinker, on_progress: Callable[[int], object] = lamb
     has_vectors = set(linker.fingerprints.values()) <= set(kb.indexes)
     problems = [] if has_vectors else [f"{kb.path}: has no vectors of this pipeline's encoder"]
     entities = list(islice(kb.entities(), ENCODED))
-    names = [Doc(linker.vocab, words=entity.name.split()) for entity in entities if entity.name.split()]
+    read = (
+        [] if listens(linker.model) else entities
+    )  # as mentions; a `transformer` pipe reads none that are not in Docs
+    names = [Doc(linker.vocab, words=entity.name.split()) for entity in read if entity.name.split()]
     for encode in (
         lambda: encode_entities(linker.model, entities),
         lambda: encode_spans(linker.model, [doc[:] for doc in names]),

@@ -9,14 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from spacy.training import Example
 from thinc.api import Model, to_numpy
 
 from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows
-from ..mentions.gold import GoldMention, with_successors
+from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
 from ..models.bi_encoder import row_builder, score_of
 from ..models.encoder import tower_module
+from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
 from ..search.find import AllowedTypes
 from ..search.live import LiveIndex, LivePart
@@ -62,6 +64,17 @@ class TrainingSession:
             same[one].append(other)
             same[other].append(one)
         return dict(same)
+
+    def learn(
+        self, examples: Sequence[Example], use_gold_ents: bool, spans_key: str | None, types_for: AllowedTypes
+    ) -> float:
+        """`accumulate` for the `training_mentions` of `examples`, read in their predicted Docs where a `transformer`
+        pipe has read these."""
+        mentions = [training_mentions(eg, use_gold_ents, spans_key) for eg in examples]
+        if listens(self.model):
+            mentions = [on_predicted(own, eg) for own, eg in zip(mentions, examples, strict=True)]
+        with lent_states(self.model, [eg.predicted for eg in examples]):
+            return self.accumulate([mention for own in mentions for mention in own], types_for)
 
     def accumulate(self, mentions: Sequence[GoldMention], types_for: AllowedTypes = lambda label: None) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
