@@ -99,6 +99,7 @@ def read_upstream(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
     """`docs`, which the `transformer` pipe of `nlp` has read if its linker listens to one: their states stay with them.
     No other pipe is run."""
     name, _ = find_linker(nlp, needs_kb=False)
+    pipe: Any
     for _, pipe in nlp.pipeline:
         if name in getattr(pipe, "listening_components", ()):
             docs = pipe.pipe(docs, batch_size=nlp.batch_size)

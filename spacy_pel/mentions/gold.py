@@ -119,10 +119,13 @@ def ambiguous_forms(mentions: Iterable[GoldMention]) -> set[str]:
 def on_predicted(mentions: Iterable[GoldMention], example: Example) -> list[GoldMention]:
     """Return `mentions` of the reference of `example` as spans of its predicted Doc: all tokens there that have a
     character of them. A mention without any is left out."""
-    doc = example.predicted
-    places = ((one, one.span.start_char, one.span.end_char, one.span.label_) for one in mentions)
-    spans = ((one, doc.char_span(*place, alignment_mode="expand")) for one, *place in places)
-    return [one._replace(span=span) for one, span in spans if span is not None]
+    found = []
+    for mention in mentions:
+        start, end, label = mention.span.start_char, mention.span.end_char, mention.span.label_
+        span = example.predicted.char_span(start, end, label, alignment_mode="expand")
+        if span is not None:
+            found.append(mention._replace(span=span))
+    return found
 
 
 def training_mentions(example: Example, use_gold_ents: bool, spans_key: str | None = None) -> list[GoldMention]:

@@ -66,8 +66,8 @@ def states_of(doc: Doc) -> Any:
     states = getattr(doc._, STATES) if doc.has_extension(STATES) else None
     if states is None:
         raise PelError(
-            f"The Doc {doc.text[:40]!r} was not read by the transformer pipe that pel_linker listens to: keep that pipe "
-            "before pel_linker in the pipeline, name it in annotating_components of [training] where it is one of the "
+            f"The Doc {doc.text[:40]!r} was not read by the transformer pipe that pel_linker listens to: keep that "
+            "pipe before pel_linker, name it in annotating_components of [training] where it is one of the "
             'frozen_components, and run it over Docs of your own: docs = list(nlp.get_pipe("transformer").pipe(docs)).'
         )
     return states

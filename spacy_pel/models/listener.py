@@ -1,5 +1,5 @@
-"""The mention tower of `spacy_pel.TransformerListener.v1`: it pools what a `transformer` pipe has made of the Docs, so a
-mention costs no pass of its own, and hands the gradients back to that pipe."""
+"""The mention tower of `spacy_pel.TransformerListener.v1`: it pools the states that a `transformer` pipe has made of a
+Doc, and hands their gradients back to that pipe."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def make_listening_tower(upstream: str, grad_factor: float, unit_length: bool) -
 
 def listens(model: Model) -> bool:
     """Say whether a bi-encoder reads mentions from the states of a `transformer` pipe."""
-    return model.get_ref("mention_tower").has_ref(LISTENER)
+    return bool(model.get_ref("mention_tower").has_ref(LISTENER))
 
 
 def connect(tower: Model, size: int) -> None:
@@ -86,7 +86,7 @@ def connect(tower: Model, size: int) -> None:
     Raises:
         PelError: There is no pipe that it listens to, or it is not initialised.
     """
-    listener = tower.get_ref(LISTENER)
+    listener: Any = tower.get_ref(LISTENER)
     if not listener.has_dim("nO"):
         raise PelError(
             f"[components.pel_linker.model]: spacy_pel.TransformerListener.v1 (upstream = {listener.upstream_name!r}) "
@@ -144,7 +144,7 @@ class _Lent:
 
     def __init__(self, docs: Sequence[Doc], states: Sequence[Any], xp: Any) -> None:
         self._states = states
-        self._gradients = [xp.zeros_like(_flat(own)) if _has(own) else None for own in states]
+        self._gradients: list[Any] = [xp.zeros_like(_flat(own)) if _has(own) else None for own in states]
         self._place_of = {id(doc): place for place, doc in enumerate(docs)}
         self._n_mentions = 0
 
@@ -173,12 +173,13 @@ class _Lent:
 
 def _forward(model: Model, rows: LentRows, is_train: bool) -> tuple[Floats2d, Callable]:
     xp, projection = model.ops.xp, model.layers[0]
-    width = tower_module(model).linear.in_features
+    module: Any = tower_module(model)
+    width = module.linear.in_features
     flat = {id(span.doc): _flat(states_of(span.doc)) for span in rows.spans}
     if any(own.shape[1] != width for own in flat.values()):
         raise PelError(
-            f"The transformer pipe gives states of other than {width} dimensions, which pel_linker was trained with: put "
-            "the pipe that it was trained with before it, or train it again."
+            f"The transformer pipe gives states of other than {width} dimensions, which pel_linker was trained with: "
+            "put the pipe that it was trained with before it, or train it again."
         )
     pooled = xp.zeros((len(rows), width), dtype="float32")
     for i, (span, own) in enumerate(zip(rows.spans, rows.pieces, strict=True)):

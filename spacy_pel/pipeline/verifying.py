@@ -38,9 +38,7 @@ def verify_linker(linker: PelLinker, on_progress: Callable[[int], object] = lamb
     has_vectors = set(linker.fingerprints.values()) <= set(kb.indexes)
     problems = [] if has_vectors else [f"{kb.path}: has no vectors of this pipeline's encoder"]
     entities = list(islice(kb.entities(), ENCODED))
-    read = (
-        [] if listens(linker.model) else entities
-    )  # as mentions; a `transformer` pipe reads none that are not in Docs
+    read = [] if listens(linker.model) else entities  # a `transformer` pipe reads whole Docs
     names = [Doc(linker.vocab, words=entity.name.split()) for entity in read if entity.name.split()]
     for encode in (
         lambda: encode_entities(linker.model, entities),
