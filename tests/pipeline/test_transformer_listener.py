@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from spacy.tokens import Span
 from spacy.training import Example
 from spacy.util import fix_random_seed
-from tiny import SENTENCES, links, make_config, make_docs, make_kb, write_encoder
+from tiny import SENTENCES, links, make_config, make_docs, make_examples, make_kb, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.evaluate import evaluate
-from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.bi_encoder import encode_names, encode_spans
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
@@ -40,12 +38,8 @@ def encoder(tmp_path_factory):
     return write_encoder(tmp_path_factory.mktemp("encoder"))
 
 
-def examples_of(nlp):
-    return [Example(nlp.make_doc(doc.text), doc) for doc in make_docs(nlp)]
-
-
 def make(encoder, kb, pipes=PIPES, window=128, **model):
-    """The pipeline, its Examples and an optimizer; without weights of its own where it is frozen."""
+    """The pipeline, initialised, its Examples and an optimizer."""
     fix_random_seed(0)
     nlp = spacy.blank("en")
     spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": window, "stride": window * 3 // 4}
@@ -56,8 +50,7 @@ def make(encoder, kb, pipes=PIPES, window=128, **model):
     for name in pipes:
         nlp.add_pipe(name, config=configs[name])
     loader, kb_loader = HFEncoder(str(encoder), dropout=0.0), lambda: kb
-    examples = examples_of(nlp)
-    nlp.config["initialize"]["components"] = {"pel_linker": {}}
+    examples = make_examples(nlp)
     for name, pipe in nlp.pipeline:
         options = {"encoder_loader": loader, "kb_loader": kb_loader} if name == "pel_linker" else {}
         pipe.initialize(lambda: examples, nlp=nlp, **options)
@@ -130,7 +123,7 @@ def test_what_was_read_back_learns_on(trained):
     before = weights(again)
     optimizer = again.resume_training()
     optimizer.learn_rate = 1e-3
-    train(again, examples_of(again), optimizer, 2, exclude=["ner"])
+    train(again, make_examples(again), optimizer, 2, exclude=["ner"])
     assert any("layer.0" in name for name in changed(again, before))
 
 
@@ -153,15 +146,11 @@ def test_no_gradient_of_links_with_a_factor_of_0(encoder, tmp_path):
 
 @pytest.mark.parametrize("order", [PIPES, ("transformer", "pel_linker", "ner")], ids=["last", "not last"])
 def test_a_batch_without_links_leaves_the_others_their_gradients(encoder, tmp_path, order):
-    nlp, examples, optimizer = make(encoder, make_kb(tmp_path / "kb"), order)
+    nlp, _, optimizer = make(encoder, make_kb(tmp_path / "kb"), order)
     optimizer.L2 = 0.0
     before = weights(nlp)
-    for eg in examples:
-        for span in gold_mentions(eg.reference):
-            span.span.kb_id_ = ""
-        eg.reference.spans.pop("gold_mentions")
-        eg.reference.ents = [Span(eg.reference, ent.start, ent.end, label=ent.label) for ent in eg.reference.ents]
-    losses = train(nlp, [*examples, Example(nlp.make_doc(""), nlp.make_doc(""))], optimizer, 3)
+    docs = [nlp.make_doc(""), *make_docs(nlp, [(text, dict.fromkeys(forms, "NIL")) for text, forms in SENTENCES])]
+    losses = train(nlp, [Example(nlp.make_doc(doc.text), doc) for doc in docs], optimizer, 3)
     assert [one["pel_linker"] for one in losses] == [0.0] * 3 and changed(nlp, before)
 
 
@@ -244,15 +233,19 @@ def test_gold_docs_are_read_by_the_transformer_when_they_are_measured(trained, t
     assert evaluate(nlp, make_docs(nlp))["recall_at_1"] == 1
     with pytest.raises(PelError, match=r'nlp.get_pipe\("transformer"\).pipe'):
         nlp.get_pipe("pel_linker").tune_nil(make_docs(nlp))
-    docs = make_docs(nlp)
-    docs[0].ents[0].kb_id_ = "NIL"
-    docs[0].spans["gold_mentions"][0].kb_id_ = "NIL"
-    write_docs(tmp_path / "dev.spacy", docs)
-    again = spacy.load(saved)
-    again.to_disk(tmp_path / "saved")
-    for command in (["evaluate"], ["tune-lexical"], ["tune-nil"]):
-        run = CliRunner().invoke(pel_app, [*command, str(tmp_path / "saved"), str(tmp_path / "dev.spacy")])
-        assert run.exit_code == 0, run.output
+    (text, forms), *others = SENTENCES
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp, [(text, dict.fromkeys(forms, "NIL")), *others]))
+    spacy.load(saved).to_disk(tmp_path / "saved")
+
+    def run(*command):
+        result = CliRunner().invoke(pel_app, [*map(str, command)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    for command in ("evaluate", "tune-lexical", "tune-nil"):
+        run(command, tmp_path / "saved", tmp_path / "dev.spacy")
+    assert "D008094" in run("kb", "search", tmp_path / "saved", "Lithium", "--context", TEXTS[1])
+    run("verify", tmp_path / "saved")
 
 
 def test_names_have_no_transformer(trained):
