@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 
@@ -10,7 +11,9 @@ import pytest
 import spacy
 import torch
 from spacy.training import Example
-from spacy.util import fix_random_seed
+from spacy.training.initialize import init_nlp
+from spacy.training.loop import train as train_nlp
+from spacy.util import fix_random_seed, load_config_from_str
 from tiny import SENTENCES, links, make_config, make_docs, make_examples, make_kb, write_encoder
 from typer.testing import CliRunner
 
@@ -182,6 +185,88 @@ def test_the_transformer_gets_the_gradient_of_the_mean_over_the_mentions(tmp_pat
     assert len(found) > 20
     for name, gradient in found.items():
         assert torch.allclose(gradient, parameters[name].grad, atol=1e-5), name
+
+
+CONFIG = """
+[nlp]
+lang = "en"
+pipeline = ["transformer", "pel_linker"]
+
+[components]
+
+[components.transformer]
+{transformer}
+
+[components.pel_linker]
+factory = "pel_linker"
+
+[components.pel_linker.model]
+@architectures = "spacy_pel.TransformerListener.v1"
+entity_length = 32
+
+[corpora]
+
+[corpora.train]
+@readers = "spacy.Corpus.v1"
+path = "{folder}/train.spacy"
+
+[corpora.dev]
+@readers = "spacy.Corpus.v1"
+path = "{folder}/train.spacy"
+
+[training]
+train_corpus = "corpora.train"
+dev_corpus = "corpora.dev"
+max_steps = 12
+eval_frequency = 6
+frozen_components = {frozen}
+annotating_components = {frozen}
+
+[training.optimizer]
+@optimizers = "spacy_pel.AdamW.v1"
+learn_rate = 0.003
+
+[training.score_weights]
+nel_recall_at_1 = 1.0
+
+[initialize]
+
+[initialize.components]
+
+[initialize.components.pel_linker]
+
+[initialize.components.pel_linker.encoder_loader]
+@misc = "spacy_pel.HFEncoder.v1"
+name = "{encoder}"
+
+[initialize.components.pel_linker.kb_loader]
+@misc = "spacy_pel.KBFromDisk.v1"
+path = "{folder}/kb"
+"""
+NEW = """factory = "transformer"
+
+[components.transformer.model]
+@architectures = "spacy-transformers.TransformerModel.v3"
+name = "{encoder}"
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["joint", "frozen"])
+def test_spacy_train(trained, encoder, tmp_path, frozen):
+    make_kb(tmp_path / "kb")
+    write_docs(tmp_path / "train.spacy", make_docs(spacy.blank("en")))
+    transformer = f'source = "{trained[3]}"' if frozen else NEW.format(encoder=encoder)
+    names = '["transformer"]' if frozen else "[]"
+    config = CONFIG.format(folder=tmp_path, encoder=encoder, transformer=transformer, frozen=names)
+    nlp = init_nlp(load_config_from_str(config))
+    before = weights(nlp)
+    train_nlp(nlp, tmp_path / "out")
+    assert bool(changed(nlp, before)) != frozen
+    meta = json.loads((tmp_path / "out" / "model-last" / "meta.json").read_text())
+    assert meta["performance"]["nel_recall_at_64"] == 1
+    again = spacy.load(tmp_path / "out" / "model-last")
+    again.get_pipe("pel_linker").index(progress=False)
+    assert evaluate(again, make_docs(again))["recall_at_1"] == meta["performance"]["nel_recall_at_1"]
 
 
 def test_vectors_are_means_of_states_behind_the_projection(encoder, tmp_path):
