@@ -217,6 +217,8 @@ path = "{folder}/train.spacy"
 [training]
 train_corpus = "corpora.train"
 dev_corpus = "corpora.dev"
+seed = 0
+gpu_allocator = null
 max_steps = 12
 eval_frequency = 6
 frozen_components = {frozen}
@@ -260,6 +262,7 @@ def test_spacy_train(trained, encoder, tmp_path, frozen):
     config = CONFIG.format(folder=tmp_path, encoder=encoder, transformer=transformer, frozen=names)
     nlp = init_nlp(load_config_from_str(config))
     before = weights(nlp)
+    (tmp_path / "out").mkdir()
     train_nlp(nlp, tmp_path / "out")
     assert bool(changed(nlp, before)) != frozen
     meta = json.loads((tmp_path / "out" / "model-last" / "meta.json").read_text())
