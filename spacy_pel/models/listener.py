@@ -109,9 +109,9 @@ def set_projection(tower: Model, weights: dict[str, torch.Tensor]) -> None:
 
 @contextmanager
 def lent_states(model: Model, docs: Sequence[Doc]) -> Iterator[None]:
-    """For one update, give `docs` the states that the `transformer` pipe has just made of them in its own, if the
-    bi-encoder listens to one. At the end the pipe gets the gradients of the mean loss of the mentions, once, as it
-    needs them: those of its last listener make it go backward.
+    """For one update, give `docs` the states that the `transformer` pipe has made of them in its own update, if the
+    bi-encoder listens to one. At the end the pipe gets the gradients of the mean loss of the mentions: once, also where
+    there are none, since it goes backward when its last listener calls it.
 
     Raises:
         PelError: The pipe has not read these Docs.
@@ -143,7 +143,7 @@ class _Lent:
     """The gradients, so far, of the states of some Docs."""
 
     def __init__(self, docs: Sequence[Doc], states: Sequence[Any], xp: Any) -> None:
-        self._states = states
+        self._states, self._xp = states, xp
         self._gradients: list[Any] = [xp.zeros_like(_flat(own)) if _has(own) else None for own in states]
         self._place_of = {id(doc): place for place, doc in enumerate(docs)}
         self._n_mentions = 0
@@ -152,7 +152,7 @@ class _Lent:
         """Add the gradients (n, width) of the pooled states of n mentions."""
         self._n_mentions += len(rows)
         for span, own, gradient in zip(rows.spans, rows.pieces, d_pooled, strict=True):
-            self._gradients[self._place_of[id(span.doc)]][own] += gradient / len(own)
+            self._gradients[self._place_of[id(span.doc)]][self._xp.asarray(own)] += gradient / len(own)
 
     def gradients(self, factor: float) -> list[Any]:
         """Return `factor` times their mean over the mentions, as the pipe takes them; it leaves out empty Docs."""
@@ -183,7 +183,7 @@ def _forward(model: Model, rows: LentRows, is_train: bool) -> tuple[Floats2d, Ca
         )
     pooled = xp.zeros((len(rows), width), dtype="float32")
     for i, (span, own) in enumerate(zip(rows.spans, rows.pieces, strict=True)):
-        pooled[i] = flat[id(span.doc)][own].mean(0, dtype="float32")
+        pooled[i] = flat[id(span.doc)][xp.asarray(own)].mean(0, dtype="float32")
     vectors, backprop = projection(pooled, is_train)
 
     def backprop_to_states(d_vectors: Floats2d) -> None:
