@@ -76,7 +76,7 @@ def make_listening_tower(upstream: str, grad_factor: float, unit_length: bool) -
 
 def listens(model: Model) -> bool:
     """Say whether a bi-encoder reads mentions from the states of a `transformer` pipe."""
-    return bool(model.get_ref("mention_tower").has_ref(LISTENER))
+    return "upstream" in model.attrs["settings"]
 
 
 def connect(tower: Model, size: int) -> None:

@@ -115,7 +115,8 @@ def test_it_is_read_back(trained):
     nlp, _, _, saved = trained
     expected = [[(*link, ent._.kb_ents) for link, ent in zip(links(doc), doc.ents)] for doc in map(nlp, TEXTS)]
     assert sorted(path.name for path in (saved / "pel_linker").glob("model*/mention/*")) == ["model.safetensors"]
-    for again in (spacy.load(saved), pickle.loads(pickle.dumps(nlp))):
+    from_bytes = type(nlp).from_config(nlp.config).from_bytes(nlp.to_bytes())
+    for again in (spacy.load(saved), from_bytes, pickle.loads(pickle.dumps(nlp))):
         found = [[(*link, ent._.kb_ents) for link, ent in zip(links(doc), doc.ents)] for doc in map(again, TEXTS)]
         assert found == expected
         assert again.get_pipe("pel_linker").fingerprint == nlp.get_pipe("pel_linker").fingerprint
