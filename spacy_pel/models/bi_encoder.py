@@ -150,7 +150,7 @@ def make_transformer_listener(
         similarity: "cosine" or "dot".
         entity_template: "biomedical" or "general".
         aliases: "fallback", "first" or "never".
-        precision: Of the entity tower: "auto", "bf16" or "fp32".
+        precision: Of the entity tower: "auto", "bf16", "fp32" or "int8".
 
     Returns:
         Model[tuple[Readable, TokenRows], tuple[Floats2d, Floats2d]]: m mentions in Docs that the pipe has read and the

@@ -40,6 +40,9 @@ class Projection(nn.Module):
         vectors = self.linear(pooled)
         return normalize(vectors, dim=-1) if self.unit_length else vectors
 
+    def weights_changed(self) -> None:
+        """Do nothing: the weights are kept in one form only."""
+
 
 def make_listening_tower(upstream: str, grad_factor: float, unit_length: bool) -> Model[LentRows, Floats2d]:
     """Make a tower that has no transformer of its own.
