@@ -86,7 +86,7 @@ def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
     Raises:
         PelError: Unless there is exactly one, with a KB if one is needed.
     """
-    names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
+    names = _linkers(nlp)
     if len(names) != 1:
         raise PelError(f"The pipeline must hold one pel_linker, and holds {len(names)} among {nlp.pipe_names}.")
     linker: Any = nlp.get_pipe(names[0])
@@ -95,13 +95,17 @@ def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
     return names[0], linker
 
 
+def _linkers(nlp: Language) -> list[str]:
+    return [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
+
+
 def read_upstream(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
     """`docs`, which the `transformer` pipe of `nlp` has read if its linker listens to one: their states stay with them.
     No other pipe is run."""
-    name, _ = find_linker(nlp, needs_kb=False)
+    linkers = set(_linkers(nlp))
     pipe: Any
     for _, pipe in nlp.pipeline:
-        if name in getattr(pipe, "listening_components", ()):
+        if linkers.intersection(getattr(pipe, "listening_components", ())):
             docs = pipe.pipe(docs, batch_size=nlp.batch_size)
     return list(docs)
 
