@@ -16,9 +16,9 @@ from thinc.types import Floats2d
 from torch import nn
 from transformers import PreTrainedModel
 
-from .int8 import int8_copy
 from .pooling import Pooling
 from .precision import compute_dtype
+from .predictions import for_predictions
 from .token_rows import PaddedBatch, Rows
 
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
@@ -38,7 +38,9 @@ class Tower(nn.Module):
         self.transformer: PreTrainedModel | None = None
         self.pooling = pooling
         self.precision = precision
-        self._int8: tuple[PreTrainedModel, ...] = ()  # not a submodule: nothing of it is learnt, moved or saved
+        self._copies: dict[
+            torch.dtype, PreTrainedModel
+        ] = {}  # no submodules: nothing of them is learnt, moved or saved
 
     def train(self, mode: bool = True) -> Tower:
         """Do nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on
@@ -67,8 +69,7 @@ class Tower(nn.Module):
         """
         training = torch.is_grad_enabled()
         dtype = compute_dtype(self.precision, ids.device, training=training)
-        transformer = self._in_int8() if dtype == torch.int8 else self.transformer
-        assert transformer is not None
+        transformer = self._transformer(dtype, predicts=not training and ids.device.type == "cpu")
         if transformer.training != training:
             transformer.train(training)
         embedded = transformer.get_input_embeddings()(ids)
@@ -78,17 +79,20 @@ class Tower(nn.Module):
             return transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_int8": ()}  # whose weights cannot be copied
+        return {**self.__dict__, "_copies": {}}  # the weights of int8 cannot be copied
 
     def weights_changed(self) -> None:
-        """Note that the weights are others: the copy in int8 is made again when it is needed."""
-        self._int8 = ()
+        """Note that the weights are others: copies for predictions are made again when they are needed."""
+        self._copies = {}
 
-    def _in_int8(self) -> PreTrainedModel:
+    def _transformer(self, dtype: torch.dtype, *, predicts: bool) -> PreTrainedModel:
         assert self.transformer is not None
-        copies = self._int8 or (int8_copy(self.transformer),)  # another thread may empty it
-        self._int8 = copies
-        return copies[0]
+        if not predicts:
+            return self.transformer
+        copies = self._copies  # another thread may put an empty one in its place
+        if dtype not in copies:
+            copies[dtype] = for_predictions(self.transformer, dtype)
+        return copies[dtype]
 
 
 def make_tower(pooling: Pooling, precision: str) -> Model[Rows, Floats2d]:

@@ -75,5 +75,6 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
 
 def attention_for(device: Any) -> dict[str, str]:
     """Choose the attention for `device`: the plain one on CPUs, where the fused kernel's backward pass is many times
-    slower; elsewhere what transformers chooses, the fused one if the encoder has it."""
+    slower (for predictions see `spacy_pel.models.predictions`); elsewhere what transformers chooses, the fused one if
+    the encoder has it."""
     return {"attn_implementation": "eager"} if device.type == "cpu" else {}
