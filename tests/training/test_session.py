@@ -244,15 +244,15 @@ def test_a_search_over_some_rows_encodes_those_alone(pipeline, monkeypatch):
     some = np.array([2, 5, 11])
     search = live.search_over(some)
     queries = encode_entity_rows(linker.model, live.token_rows)
-    found = search(Queries([""] * 12, queries), 2)
-    scores, rows = (np.array([getattr(one, what) for one in found]) for what in ("scores", "rows"))
+    found = search(Queries([""] * 12, queries), 2).first(2)
+    scores, rows = found.scores.reshape(12, 2), found.rows.reshape(12, 2)
     assert encoded == [3]
     exact = queries @ queries[some].T
     order = np.argsort(-exact, axis=1)[:, :2]
     assert rows.tolist() == some[order].tolist()
     np.testing.assert_allclose(scores, np.take_along_axis(exact, order, axis=1), atol=1e-5)
     within = search(Queries([""] * 12, queries), 2, np.array([5, 6]))
-    assert [one.rows.tolist() for one in within] == [[5]] * 12
+    assert within.counts.tolist() == [1] * 12 and within.first(1).rows.tolist() == [5] * 12
 
 
 def test_dev_scores_over_a_part_of_the_kb(pipeline):
