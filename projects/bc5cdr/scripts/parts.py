@@ -101,7 +101,12 @@ def main(
         "all but the encoder: ms a mention": (whole - watch.seconds[ENCODER]) / n_mentions * 1000,
     }
     rows = [(part, f"{value:.2f}", f"{value / whole:.1%}") for part, value in watch.seconds.most_common()]
-    msg.table([*rows, ("all", f"{whole:.2f}", "100.0%")], header=("", "seconds", "share"), aligns=("l", "r", "r"), divider=True)
+    msg.table(
+        [*rows, ("all", f"{whole:.2f}", "100.0%")],
+        header=("", "seconds", "share"),
+        aligns=("l", "r", "r"),
+        divider=True,
+    )
     msg.info(f"{n_mentions:,} mentions, {n_mentions / whole:,.0f} a second")
     srsly.write_json(output, figures)
 

@@ -24,11 +24,12 @@ from spacy_pel.evaluation.baselines import measure, string_mentions
 from spacy_pel.evaluation.evaluate import evaluate, find_linker
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
-ONE_BY_ONE, ROUNDS, DEPTH = 200, 3, 64
+ONE_BY_ONE, DEPTH = 100, 64
 
 app = typer.Typer(help=__doc__)
 Corpus = Annotated[Path, typer.Argument(help="Gold mentions, which recall is measured on")]
 Output = Annotated[Path, typer.Argument(help="JSON file of measures")]
+Rounds = Annotated[int, typer.Option(help="The median of so many counts")]
 More = Annotated[list[Path] | None, typer.Option(help="More Docs with mentions, which are linked for the time too")]
 
 
@@ -38,6 +39,7 @@ def linker(
     corpus: Corpus,
     output: Output,
     more: More = None,
+    rounds: Rounds = 3,
     names: Annotated[bool, typer.Option(help="Whether names count, as they were tuned")] = True,
     abbreviations: Annotated[bool, typer.Option(help="Whether long forms of abbreviations are read")] = True,
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16")] = "auto",
@@ -53,8 +55,8 @@ def linker(
     gold = list(read_docs(corpus, nlp.vocab))
     docs = [*gold, *(doc for path in more or () for doc in read_docs(path, nlp.vocab))]
     values = {
-        "mentions_per_second": rate(docs, lambda copies: list(nlp.pipe(copies))),
-        "one_document_at_a_time": rate(docs[:ONE_BY_ONE], lambda copies: [nlp(doc) for doc in copies]),
+        "mentions_per_second": rate(docs, lambda copies: list(nlp.pipe(copies)), rounds),
+        "one_document_at_a_time": rate(docs[:ONE_BY_ONE], lambda copies: [nlp(doc) for doc in copies], 1),
         "seconds_to_load": loaded,
         "peak_mb": peak_mb(),
     }
@@ -68,6 +70,7 @@ def scispacy(
     corpus: Corpus,
     output: Output,
     more: More = None,
+    rounds: Rounds = 3,
     subset: Annotated[int, typer.Option(help="Entities: the gold ones and a seeded draw of others; 0: all")] = 5000,
     neighbours: Annotated[int, typer.Option(help="Names searched for; its linker asks for 30")] = 30,
 ) -> None:
@@ -81,9 +84,11 @@ def scispacy(
     built = perf_counter() - start
     generator.neighbours = neighbours
     values = {
-        "mentions_per_second": rate(docs, lambda copies: generator.search(texts_of(copies), DEPTH)),
+        "mentions_per_second": rate(docs, lambda copies: generator.search(texts_of(copies), DEPTH), rounds),
         "one_document_at_a_time": rate(
-            docs[:ONE_BY_ONE], lambda copies: [generator.search(texts_of([doc]), DEPTH) for doc in copies if doc.ents]
+            docs[:ONE_BY_ONE],
+            lambda copies: [generator.search(texts_of([doc]), DEPTH) for doc in copies if doc.ents],
+            1,
         ),
         "seconds_to_build": built,
         "n_entities": len(entities),
@@ -98,11 +103,11 @@ def texts_of(docs: list[Doc]) -> list[str]:
     return [ent.text for doc in docs for ent in doc.ents]
 
 
-def rate(docs: list[Doc], link: Callable[[list[Doc]], object]) -> float:
-    """Mentions a second: the median of `ROUNDS`, each over fresh copies, after a warm-up."""
+def rate(docs: list[Doc], link: Callable[[list[Doc]], object], rounds: int) -> float:
+    """Mentions a second: the median of all rounds, each over fresh copies, after a warm-up."""
     link([doc.copy() for doc in docs[:20]])
     seconds = []
-    for _ in tqdm(range(ROUNDS), desc=f"{len(docs):,} documents"):
+    for _ in tqdm(range(rounds), desc=f"{len(docs):,} documents"):
         copies = [doc.copy() for doc in docs]
         start = perf_counter()
         link(copies)
