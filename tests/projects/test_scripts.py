@@ -278,6 +278,34 @@ def test_parts_sum_up_to_the_time_of_linking(tmp_path):
     assert parts.import_module("spacy_pel.kb.names.name_index").NameMatch.best is match  # as it was
 
 
+def test_speed_of_a_linker(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(path_of("speed", "bc5cdr").parent)  # as Python does for a script that is run
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    measured = {}
+    for names in (True, False):
+        output = tmp_path / f"{names}.json"
+        script("speed").linker(tmp_path / "linker", tmp_path / "dev.spacy", output, [tmp_path / "dev.spacy"], 1, names)
+        measured[names] = srsly.read_json(output)
+        assert min(measured[names][key] for key in ("mentions_per_second", "one_document_at_a_time", "peak_mb")) > 0
+        assert measured[names]["n_docs"] == 2 * len(make_docs(nlp))
+    assert measured[True]["recall_at_1"] > measured[False]["recall_at_1"]  # of an encoder that nobody trained
+
+
+def test_precisions_side_by_side(tmp_path):
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    (tmp_path / "train.cfg").write_text(f'[paths]\ndev = "{tmp_path / "dev.spacy"}"\n', encoding="utf-8")
+    found = script("benchmark").compare_precision(tmp_path / "linker", tmp_path / "train.cfg")
+    for precision in ("bf16", "int8"):
+        assert 0.9 < found[f"{precision} and fp32: smallest cosine of a mention's vectors"] < 1.0001
+        assert 0 <= found[f"{precision}: recall@1"] <= 1
+
+
 def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     """Of a linker that reads mentions without context, and so a name as it reads the mention of it."""
     encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
