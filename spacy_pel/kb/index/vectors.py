@@ -10,13 +10,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 try:
     import faiss
@@ -31,7 +30,6 @@ from ..stored_files import appearing
 from .best import best
 from .faiss_types import check_head, check_index, check_types
 from .files import checked_blocks, map_array, write_array
-from .products import RoundedVectors, is_faster
 
 # From this many queries on, a search is one matrix product (BLAS): at 384 dimensions about 13 times faster.
 faiss.cvar.distance_compute_blas_threshold = 20
@@ -219,16 +217,7 @@ class ExactIndex(VectorIndex):
         if self._copy is not None and k <= MOST_ON_GPU:
             scores, numbers = self._copy.search(queries, k)
             return scores, VectorNumbers(numbers)
-        if not is_faster(len(self), len(queries), k):
-            return _knn(queries, self._vectors, k)
-        scores, numbers, unsure = self._rounded.search(queries, k)
-        if unsure.any():
-            scores[unsure], numbers[unsure] = _knn(queries[unsure], self._vectors, scores.shape[1])
-        return scores, numbers
-
-    @cached_property
-    def _rounded(self) -> RoundedVectors:
-        return RoundedVectors(self._vectors)
+        return _knn(queries, self._vectors, k)
 
 
 class FaissIndex(VectorIndex):
@@ -415,12 +404,10 @@ def _parameters(index: faiss.Index, n_probe: int | None, selector: faiss.IDSelec
 
 @contextmanager
 def _threads(number: int | None) -> Iterator[None]:
-    """Let faiss and PyTorch use that many threads, in this thread."""
-    before, of_torch = faiss.omp_get_max_threads(), torch.get_num_threads()
+    """Let faiss use that many threads, in this thread."""
+    before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(number or before)
-    torch.set_num_threads(number or of_torch)
     try:
         yield
     finally:
         faiss.omp_set_num_threads(before)
-        torch.set_num_threads(of_torch)
