@@ -110,7 +110,7 @@ def make_document_encoder(
         shared_towers: One transformer instead of two.
         entity_template: "biomedical" or "general".
         aliases: "fallback", "first" or "never".
-        precision: "auto", "bf16" or "fp32".
+        precision: "auto", "bf16", "fp32" or "int8".
 
     Returns:
         The model, as that architecture gives it.

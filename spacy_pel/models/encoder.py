@@ -38,9 +38,8 @@ class Tower(nn.Module):
         self.transformer: PreTrainedModel | None = None
         self.pooling = pooling
         self.precision = precision
-        self._copies: dict[
-            torch.dtype, PreTrainedModel
-        ] = {}  # no submodules: nothing of them is learnt, moved or saved
+        # For predictions; no submodules, since nothing of them is learnt, moved or saved
+        self._copies: dict[torch.dtype, PreTrainedModel] = {}
 
     def train(self, mode: bool = True) -> Tower:
         """Do nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on

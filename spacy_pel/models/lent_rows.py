@@ -11,6 +11,7 @@ from spacy.tokens import Doc, Span
 from thinc.api import to_numpy
 
 from ..errors import PelError
+from .token_rows import distinct
 
 STATES = "trf_data"  # what spacy-transformers sets on a Doc
 
@@ -41,10 +42,8 @@ class LentRows:
 
     def unique(self) -> tuple[LentRows, np.ndarray]:
         """Return each distinct mention once, and for every mention (n,) the number of its distinct one."""
-        first: dict[tuple[int, int, int], int] = {}
-        keys = [(id(span.doc), span.start, span.end) for span in self.spans]
-        inverse = np.array([first.setdefault(key, len(first)) for key in keys], dtype="int64")
-        return self.take(np.unique(inverse, return_index=True)[1]), inverse
+        indices, inverse = distinct((id(span.doc), span.start, span.end) for span in self.spans)
+        return self.take(indices), inverse
 
 
 def rows_of_states(spans: Sequence[Span]) -> LentRows:

@@ -36,10 +36,7 @@ class Pooling:
         Returns:
             (n, hidden), one vector a row, in float32 or wider.
         """
-        dtype = torch.promote_types(states.dtype, torch.float32)
-        weights = self._pooled(ids, mask).unsqueeze(-1).to(dtype)
-        vectors = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
-        return normalize(vectors, dim=-1) if self.unit_length else vectors
+        return self._mean(states, self._pooled(ids, mask))
 
     def of_spots(self, states: torch.Tensor, spots: torch.Tensor) -> torch.Tensor:
         """Take the mean over each of k spots of a padded batch.
@@ -51,12 +48,15 @@ class Pooling:
         Returns:
             (k, hidden), one vector a spot, in float32 or wider.
         """
-        dtype = torch.promote_types(states.dtype, torch.float32)
         rows, starts, ends = spots.unsqueeze(-1).unbind(1)
         longest = int((ends - starts).max()) if len(spots) else 0
         places = starts + torch.arange(longest, device=spots.device)
-        weights = (places < ends).unsqueeze(-1).to(dtype)
-        vectors = (states[rows, places.clamp(max=states.shape[1] - 1)] * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return self._mean(states[rows, places.clamp(max=states.shape[1] - 1)], places < ends)
+
+    def _mean(self, states: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
+        """The mean of those of `states` (n, t, hidden) that are `taken` (n, t)."""
+        weights = taken.unsqueeze(-1).to(torch.promote_types(states.dtype, torch.float32))
+        vectors = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
         return normalize(vectors, dim=-1) if self.unit_length else vectors
 
     def _pooled(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

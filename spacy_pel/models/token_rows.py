@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from ..kb.stretches import stretches
 
 
 class PaddedBatch(NamedTuple):
@@ -51,6 +53,13 @@ class Rows(Readable, Protocol):
     def batches(self, max_tokens: int, pad: int) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
         """Yield padded batches, with the numbers (k,) of what each gives vectors for."""
         ...
+
+
+def distinct(keys: Iterable[Hashable]) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each of n keys comes for the first time (d,), and for every key (n,) its number among those."""
+    first: dict[Hashable, int] = {}
+    inverse = np.array([first.setdefault(key, len(first)) for key in keys], dtype="int64")
+    return np.unique(inverse, return_index=True)[1], inverse
 
 
 @dataclass(frozen=True)
@@ -100,8 +109,7 @@ class TokenRows:
         indices = np.asarray(indices, dtype="int64")
         lengths = self.offsets[indices + 1] - self.offsets[indices]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(offsets[-1]) + np.repeat(self.offsets[indices] - offsets[:-1], lengths)
-        return TokenRows(self.tokens[places], offsets)
+        return TokenRows(self.tokens[stretches(self.offsets[indices], lengths)], offsets)
 
     def with_steps(self, steps: Sequence[Any]) -> TokenRows:
         """Return the same rows with a perturbation for each of their batches."""
@@ -109,9 +117,7 @@ class TokenRows:
 
     def unique(self) -> tuple[TokenRows, np.ndarray]:
         """Return each distinct row once, and for every row (n,) the number of its distinct row."""
-        first: dict[bytes, int] = {}
-        inverse = np.array([first.setdefault(self[i].tobytes(), len(first)) for i in range(len(self))], dtype="int64")
-        _, indices = np.unique(inverse, return_index=True)
+        indices, inverse = distinct(self[i].tobytes() for i in range(len(self)))
         return self.take(indices), inverse
 
     def batches(self, max_tokens: int, pad: int) -> Iterator[tuple[np.ndarray, PaddedBatch]]:

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from spacy.tokens import Span
 
-from ..kb.names.runs import places
 from ..kb.numbering import EntityRows
+from ..kb.stretches import stretches
 from ..mentions.links import RankedIds
 from .parts import SIMILARITY
 
@@ -48,7 +48,7 @@ class Scored(NamedTuple):
     def first(self, k: int | None) -> Scored:
         """The `k` best of each query, those of the first query first; None for all."""
         counts = self.counts if k is None else np.minimum(self.counts, k)
-        return self._taken(places(self.starts, counts), counts)
+        return self._taken(stretches(self.starts, counts), counts)
 
     def only(self, wanted: np.ndarray) -> Scored:
         """Those that are `wanted` (n,) bool, where those of the first query come first."""

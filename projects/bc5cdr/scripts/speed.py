@@ -42,7 +42,7 @@ def linker(
     rounds: Rounds = 3,
     names: Annotated[bool, typer.Option(help="Whether names count, as they were tuned")] = True,
     abbreviations: Annotated[bool, typer.Option(help="Whether long forms of abbreviations are read")] = True,
-    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8")] = "auto",
 ) -> None:
     """Measure a linker through `nlp.pipe`."""
     start = perf_counter()

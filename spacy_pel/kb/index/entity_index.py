@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import PelError
-from ..names.runs import places
 from ..numbering import EntityRows, VectorNumbers
 from ..stored_files import checked
+from ..stretches import stretches
 from .best import best, best_of_each, first_of_each, without_repeats
 from .edits import PendingEdits
 from .files import map_array
@@ -287,7 +287,7 @@ class EntityIndex:
             there = counts.nonzero()[0]
             if len(there):
                 each = np.repeat(there, counts[there])
-                own = _products(queries, numbers[each], vectors_of, places(starts[there], counts[there]))
+                own = _products(queries, numbers[each], vectors_of, stretches(starts[there], counts[there]))
                 _, products[there], nth[there] = best_of_each(own, EntityRows(each))
         return products, nth
 

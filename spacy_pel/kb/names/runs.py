@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..stretches import stretches
+
 LIMIT = 1 << 26  # more is read by no look-up, only from a damaged file
 
 
@@ -22,8 +24,7 @@ def places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: As for `runs`.
     """
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
+    total = int(np.sum(lengths))
     if total > LIMIT:
         raise ValueError(f"a look-up would read {total:,} numbers")
-    return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+    return stretches(starts, lengths)
