@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import spacy
 import srsly
 import typer
+from memory import memory_mb
 from spacy.language import Language
 from spacy.tokens import Doc
 
@@ -76,12 +77,6 @@ def add_finder(nlp: Language, kb: Path, by: Finder, min_length: int, types: list
     stop_words = nlp.Defaults.stop_words
     entities = KnowledgeBase(kb).entities()
     ruler.add_patterns(list(patterns(entities, label="ENTITY", min_length=min_length, stop_words=stop_words)))
-
-
-def memory_mb(key: str) -> float:
-    """Of this process now (Linux): "RssAnon" or, its peak with mapped files, "VmHWM"."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status[key].split()[0]) / 1024
 
 
 if __name__ == "__main__":

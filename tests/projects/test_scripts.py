@@ -335,10 +335,30 @@ def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     assert sizes[0] < sizes[1] and sizes[2] == sizes[0] + sizes[1]
 
 
+def test_memory_is_of_each_kind_of_vectors(tmp_path):
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, linker, *_ = make_pipeline(encoder, kb, vectors="both")
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    corpus = tmp_path / "dev.spacy"
+    write_docs(corpus, make_docs(nlp))
+    (tmp_path / "m").mkdir()
+    for kind in ("names-vectors", "both-hybrid-abbreviations"):
+        srsly.write_json(tmp_path / "m" / f"tiny-{kind}.json", {"lexical": None, "mrr": 0.5})
+    srsly.write_json(tmp_path / "m" / "tiny-vectors.json", {"lexical": None})
+    done = run("memory", tmp_path / "linker", corpus, tmp_path / "m", "--name", "tiny")
+    assert done.returncode == 0, done.stderr
+    for kind in ("names-vectors", "both-hybrid-abbreviations"):
+        found = srsly.read_json(tmp_path / "m" / f"tiny-{kind}.json")
+        assert found["mrr"] == 0.5 and 50 < found["anonymous_mb"] < found["peak_mb"]
+    assert srsly.read_json(tmp_path / "m" / "tiny-vectors.json") == {"lexical": None}
+
+
 @pytest.mark.parametrize("by", ["finder", "ruler"])
 def test_mentions_are_found_by_the_names_of_a_kb_and_counted(tmp_path, by):
     kb, nlp = make_kb(tmp_path / "kb"), spacy.blank("en")
     write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    script("memory", "shared")
     module = script("find_mentions", "shared")
     module.main(kb.path, tmp_path / "dev.spacy", tmp_path / "m" / "found.json", module.Finder(by), min_length=3)
     found = srsly.read_json(tmp_path / "m" / "found.json")
