@@ -28,7 +28,7 @@ def main(
     """Add `anonymous_mb` and `peak_mb` to each NAME-KIND-VARIANT.json of a folder: what is resident and no file once
     the documents are linked, and the peak of the process, mapped files counted (Linux)."""
     for path in sorted(measured.glob(f"{name}-*.json")):
-        kind, variant = path.stem.removeprefix(f"{name}-").split("-", 1)
+        kind, _, variant = path.stem.removeprefix(f"{name}-").partition("-")
         if kind not in KINDS:
             continue
         values = srsly.read_json(path)
