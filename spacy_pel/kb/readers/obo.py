@@ -11,7 +11,7 @@ from ...errors import PelError
 from ...files.lines import decoded, numbered
 from ..entity import Entity
 from .faults import Faults
-from .obo_clauses import SCOPES, STANZA, Clause, clause
+from .obo_clauses import ADJECTIVE, SCOPES, STANZA, Clause, clause
 from .records import Records
 
 MOST_BROKEN = 0.5  # share of the lines: a file with more is not OBO
@@ -20,7 +20,8 @@ MOST_BROKEN = 0.5  # share of the lines: a file with more is not OBO
 def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT",), strict: bool = False) -> Records:
     """Stream the terms of a file in OBO 1.2 or 1.4 (or a .gz of one), but for those that are obsolete or have no name.
 
-    `aliases` are the synonyms whose scope is one of `scopes`, `types` the namespace. Ids that a term calls alternative,
+    `aliases` are the synonyms whose scope is one of `scopes` and relational adjectives ("cardiac" of the heart, as
+    UBERON has them), `types` the namespace. Ids that a term calls alternative,
     and those of obsolete terms with a `replaced_by`, are retired in favour of it. A broken line is left out with a
     warning, but for the text that it begins with; so is a term that has the id of another.
 
@@ -110,12 +111,13 @@ class _Terms:
         elif not name:
             self._skipped["terms without a name"] += 1
         elif own := self._id(id, term["xref"]):
-            synonyms = dict.fromkeys(synonym for synonym, scope in term["synonym"] if scope in self._scopes)
+            synonyms = (synonym for synonym, scope in term["synonym"] if scope in self._scopes)
+            names = dict.fromkeys((*synonyms, *term[ADJECTIVE]))
             namespace = term.last("namespace") or self._namespace
             entity = Entity(
                 id=own,
                 name=name,
-                aliases=tuple(synonym for synonym in synonyms if synonym and synonym != name),
+                aliases=tuple(one for one in names if one and one != name),
                 types=(namespace,) if namespace else (),
                 definition=term.last("def"),
                 xrefs=tuple(dict.fromkeys(xref for xref in (id, *term["xref"]) if xref != self._prefix + own)),

@@ -14,6 +14,7 @@ from .faults import Partly
 
 SCOPES = ("EXACT", "NARROW", "BROAD", "RELATED")
 STANZA = "[]"  # the tag of a line like "[Term]"
+ADJECTIVE = "has_relational_adjective"  # the tag of a `property_value` of that name: "cardiac" of the heart
 ESCAPES = {"n": "\n", "t": "\t", "W": " "}  # a "\" before any other character stands for that character
 LONGEST_CLAUSE = 1 << 20  # characters
 
@@ -30,6 +31,7 @@ text = re.compile(TEXT)
 definition = re.compile(rf"{TEXT}\s*{XREFS}{END}")
 synonym = re.compile(rf"{TEXT}\s*({'|'.join(SCOPES)})(?:\s+[^\s\[]+)?\s*{XREFS}{END}")
 unquoted = re.compile(rf"([^\\!{{]*(?:\\.[^\\!{{]*)*)(?:{QUALIFIERS}\s*)?(?:!.*)?")
+adjective = re.compile(rf"(?:{ADJECTIVE}|UBPROP:0000007)\s+{TEXT}")
 one_id = re.compile(rf"({ID}){END}")
 one_xref = re.compile(rf"({ID})(?:\s+{QUOTED})?{END}")
 boolean = re.compile(rf"(true|false){END}")
@@ -58,6 +60,9 @@ def clause(number: int, line: str) -> Clause | None:
         if not is_whole:
             raise _broken(f"{tag}: {form}", (number, tag, found))
         return number, tag, found
+    if tag == "property_value":
+        own = adjective.match(value.strip()[:LONGEST_CLAUSE])
+        return (number, ADJECTIVE, _unescaped(own[1]).strip()) if own else None
     if line.startswith("["):
         name = stanza.fullmatch(line)
         if not name:

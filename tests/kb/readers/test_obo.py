@@ -97,6 +97,17 @@ def test_scopes(tmp_path):
         read_obo(path, scopes=["CLOSE"])
 
 
+def test_relational_adjectives_are_names(tmp_path):
+    adjectives = """property_value: has_relational_adjective "febrile" xsd:string
+property_value: UBPROP:0000007 "pyretic \\"sic\\"" xsd:string {source="x"}
+property_value: has_relational_adjective "Fever" xsd:string
+property_value: has_relational_adjective febrile_without_quotes
+property_value: homology_notes "no name" xsd:string
+"""
+    (fever,) = records = read_obo(write(tmp_path, FEVER.rstrip("\n") + "\n" + adjectives + "\n"), scopes=["EXACT"])
+    assert fever.aliases == ("Pyrexia", "febrile", 'pyretic "sic"') and not records.skipped
+
+
 def test_an_xref_as_id(tmp_path):
     path = write(tmp_path, FEVER, OBSOLETE, NAMELESS, CHILL, OTHER)
     records = read_obo(path, id_prefix="UMLS")
