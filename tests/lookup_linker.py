@@ -2,13 +2,16 @@
 
 from types import MappingProxyType, SimpleNamespace
 
+import numpy as np
 import spacy
 from spacy.tokens import Span
 
 from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.pipeline.settings import LinkSettings
 from spacy_pel.pipeline.tuning import tune_nil
-from spacy_pel.tuning.tuned import Tuned
+from spacy_pel.search.evidence import EVIDENCE
+from spacy_pel.search.search import Found
+from spacy_pel.tuning.tuned import Tuned, decide
 
 NLP = spacy.blank("en")
 
@@ -46,9 +49,17 @@ class LookupLinker:
     def tune_nil(self, docs, **options):
         return tune_nil(self, docs, **options)
 
-    def rank(self, spans, k):
+    def find(self, spans, k):
         self.calls.append((len(spans), k))
-        return [self.found.get(span.text, [])[:k] for span in spans]
+        return [self._found(span, self.found.get(span.text, [])[:k]) for span in spans]
+
+    def _found(self, span, candidates):
+        scores = np.array([score for _, score in candidates])
+        evidence = np.full(len(EVIDENCE), scores[0]) if candidates else None
+        return Found([id_ for id_, _ in candidates], scores, {}, span, evidence)
+
+    def link(self, found):
+        return decide(found, self.tuned, self.threshold, by_score=self.settings.nil_threshold != "tuned")
 
 
 def make_doc(*mentions):

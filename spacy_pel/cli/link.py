@@ -76,7 +76,7 @@ def link(
         writer = LinkedDocs(out)
     else:
         writer = LinkedLines(
-            None if out == STANDARD else out, linker.spans_key, with_prob=linker.tuned.calibration is not None
+            None if out == STANDARD else out, linker.spans_key, with_prob=linker.tuned.gives_probabilities
         )
     with _opened(source) as (file, size), closing(LinkReport(source, size, linker.spans_key)) as report, writer:
         texts = read_texts(file, format_name, nlp, report.add_broken)

@@ -11,6 +11,9 @@ from .pipeline import CODE, GPU_ID, load_linker, warnings_shown, write_tuned
 from .printing import msg
 from .tuning import DEV, SEED, TEXTS, to_tune_on
 
+TOO_FEW = "too few mentions to tell"
+HELD = "the best score", "the probability that the KB has it"
+
 
 @command("tune-nil")
 def tune_nil(
@@ -24,8 +27,9 @@ def tune_nil(
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
-    """Fit the NIL threshold, calibrate scores to probabilities (`ent._.kb_prob`), and store both in the pipeline. A
-    mention whose best score is below the threshold is NIL.
+    """Fit what decides on NIL, and the probability that a link is right (`ent._.kb_prob`), and store both in the
+    pipeline. A mention is NIL where the probability that the KB has it, or its best score, is below the threshold: of
+    the two what is better on documents that it was not fitted to.
 
     Some mentions of DEV must be NIL. Without it the threshold is fitted to names of the KB: the entities of a
     fifth of them are held out.
@@ -47,14 +51,16 @@ def tune_nil(
         msg.warn(found.too_few)
 
     tuned = found.nil
-    elsewhere = "too few mentions to tell" if found.elsewhere is None else str(found.elsewhere)
+    elsewhere, by_score = (TOO_FEW if one is None else str(one) for one in (found.elsewhere, found.by_score))
+    others = "names" if dev is None else "documents"
     msg.table(
         [
-            ("Threshold", f"{tuned.threshold:.6f}"),
+            ("Threshold", f"{tuned.threshold:.6f} of {HELD[found.decision is not None]}"),
             ("NIL precision", f"{tuned.precision:.4f}"),
             ("NIL recall", f"{tuned.recall:.4f}"),
             ("NIL F1", f"{tuned.f1:.4f}"),
-            (f"NIL F1 on other {'names' if dev is None else 'documents'}", elsewhere),
+            (f"NIL F1 on other {others}", elsewhere),
+            *([(f"NIL F1 on other {others} by the score alone", by_score)] if found.decision is not None else ()),
             ("NIL mentions", f"{tuned.n_nil:,} of {tuned.n_mentions:,}"),
             ("In the KB and linked right", f"{tuned.linked_right:.4f} (without a threshold {tuned.recall_at_1:.4f})"),
             ("Calibration error", f"{found.link_ece:.4f}"),

@@ -132,8 +132,8 @@ def measure(
     metrics["n_gold_ids"] = len(gold_ids - {NIL})
     metrics["n_gold_ids_missing"] = sum(id_ not in kb for id_ in gold_ids - {NIL})
     metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, kb)}
-    if linker.tuned.calibration is not None:
-        metrics |= calibration_metrics(ranked, linker.tuned.calibration)
+    if linker.tuned.gives_probabilities:
+        metrics |= calibration_metrics(ranked)
         if linker.model.attrs["settings"]["similarity"] == "dot":
             metrics["score_ece"] = None  # a dot product is nothing like a probability
     return Evaluation(ranked, metrics)

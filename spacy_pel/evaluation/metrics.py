@@ -27,16 +27,17 @@ def link_metrics(
     - `seen_recall_at_1`, `unseen_recall_at_1`: by whether any id of the mention is in `train_ids`; None without them.
     - `ambiguous_recall_at_1`: over the `n_ambiguous` of them whose form is in `ambiguous_forms`, where only the context
       can tell; None without such forms given.
-    - `nil_precision`, `nil_recall`, `nil_f1`: the NIL class, predicted where the top score is below the threshold.
+    - `nil_precision`, `nil_recall`, `nil_f1`: the NIL class, predicted where what the threshold is held against (see
+      `RankedMention.held`) is below it.
     - `all_recall_at_k` (k = 1, 64): over all annotated mentions, NIL being one more class: a mention under the
       threshold predicts NIL at every k, one at or above it never does. Like the nil_* before, None without a threshold.
-    - `nil_auprc`: average precision of -(top score) for the NIL class; read it beside `nil_base_rate`, its value for
-      scores that say nothing.
+    - `nil_auprc`: average precision of the same, negated, for the NIL class; read it beside `nil_base_rate`, its value
+      for scores that say nothing.
     """
     annotated = [mention for mention in mentions if mention.gold]
     nil = is_nil(annotated, kb_ids)
     rank = np.array([mention.rank for mention in annotated], dtype=np.float64)
-    top_score = np.array([mention.top_score for mention in annotated], dtype=np.float64)
+    held = np.array([mention.held for mention in annotated], dtype=np.float64)
 
     def recall(k: int, among: np.ndarray) -> float | None:
         return _mean(rank[among] <= k)
@@ -53,7 +54,7 @@ def link_metrics(
         "n_ambiguous": None,
         "ambiguous_recall_at_1": None,
         **dict.fromkeys(("all_recall_at_1", "all_recall_at_64", "nil_precision", "nil_recall", "nil_f1")),
-        "nil_auprc": average_precision(nil, -top_score),
+        "nil_auprc": average_precision(nil, -held),
         "nil_base_rate": _mean(nil),
         "nil_threshold": nil_threshold,
     }
@@ -66,7 +67,7 @@ def link_metrics(
         metrics["n_ambiguous"] = int(ambiguous.sum())
         metrics["ambiguous_recall_at_1"] = recall(1, ambiguous)
     if nil_threshold is not None:
-        under = top_score < nil_threshold
+        under = held < nil_threshold
         metrics["nil_precision"] = _mean(nil[under])
         metrics["nil_recall"] = _mean(under[nil])
         metrics["nil_f1"] = _fraction(2 * (nil & under).sum(), nil.sum() + under.sum())

@@ -8,18 +8,25 @@ from typing import Any, Protocol
 from spacy.tokens import Doc, Span
 from tqdm import tqdm
 
+from ..kb.entity import NIL
 from ..mentions.gold import GoldMention, gold_of
+from ..mentions.links import Link
 from ..mentions.ranked import RankedMention
+from ..search.search import Found
+from ..tuning.name_weights import GoldFound
 
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
 
 
 class CanRank(Protocol):
-    """What can be evaluated: it gives (id, score) for each span, best first, of the entities in its `kb`."""
+    """What can be evaluated: it finds candidates for each span, best first, among the entities of its `kb`, and says
+    what it makes of them."""
 
     kb: Any
 
-    def rank(self, spans: Sequence[Span], k: int, **options: Any) -> list[list[tuple[str, float]]]: ...
+    def find(self, spans: Sequence[Span], k: int, **options: Any) -> list[Found]: ...
+
+    def link(self, found: Found) -> Link: ...
 
 
 def rank_gold(
@@ -34,7 +41,7 @@ def rank_gold(
         docs: Docs with gold mentions.
         k: How many candidates.
         progress: Whether to show a bar, if standard error is a terminal, until all are ranked.
-        options: More arguments for the linker's `rank`.
+        options: More arguments for the linker's `find`.
     """
     return rank_mentions(linker, gold_of(docs, linker.kb), k, progress=progress, **options)
 
@@ -43,13 +50,25 @@ def rank_mentions(
     linker: CanRank, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
 ) -> list[RankedMention]:
     """`rank_gold` for these mentions."""
-    spans = [mention.span for mention in mentions if mention.ids]
-    found: list[list[tuple[str, float]]] = []
+    annotated = [mention for mention in mentions if mention.ids]
+    made = (linker.link(one.found) for one in find_mentions(linker, annotated, k, progress=progress, **options))
+    return [_ranked(mention, next(made) if mention.ids else Link(NIL, [])) for mention in mentions]
+
+
+def find_mentions(
+    linker: CanRank, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
+) -> list[GoldFound]:
+    """What the linker finds for each of `mentions`. The arguments are as for `rank_gold`."""
+    found: list[GoldFound] = []
     shown = {"leave": False, "disable": None if progress else True}
-    with tqdm(total=len(spans), desc="Linking", unit=" mentions", **shown) as bar:
-        for start in range(0, len(spans), CHUNK):
-            chunk = spans[start : start + CHUNK]
-            found.extend(linker.rank(chunk, k, **options))
+    with tqdm(total=len(mentions), desc="Linking", unit=" mentions", **shown) as bar:
+        for start in range(0, len(mentions), CHUNK):
+            chunk = mentions[start : start + CHUNK]
+            own = linker.find([mention.span for mention in chunk], k, **options)
+            found += map(GoldFound, chunk, own)
             bar.update(len(chunk))
-    candidates = iter(found)
-    return [RankedMention(mention.ids, next(candidates) if mention.ids else (), mention.form) for mention in mentions]
+    return found
+
+
+def _ranked(mention: GoldMention, link: Link) -> RankedMention:
+    return RankedMention(mention.ids, link.candidates, mention.form, link.probability, link.confidence)

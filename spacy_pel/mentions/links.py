@@ -21,11 +21,13 @@ class Link(NamedTuple):
         kb_id: An id or "NIL".
         candidates: The best `(id, score)`, best first.
         probability: That the first candidate is right; None before the linker is calibrated.
+        confidence: What a NIL threshold is held against; None for the score of the first candidate.
     """
 
     kb_id: str
     candidates: RankedIds
     probability: float | None = None
+    confidence: float | None = None
 
 
 def top_score(candidates: Sequence[tuple[str, float]]) -> float:

@@ -19,16 +19,25 @@ class RankedMention(NamedTuple):
         gold: As in `GoldMention.ids`.
         candidates: `(id, score)`, best first.
         form: As in `GoldMention.form`.
+        probability: As in `Link.probability`.
+        confidence: As in `Link.confidence`.
     """
 
     gold: tuple[str, ...]
     candidates: Sequence[tuple[str, float]]
     form: str = ""
+    probability: float | None = None
+    confidence: float | None = None
 
     @property
     def top_score(self) -> float:
         """See `spacy_pel.mentions.links.top_score`."""
         return top_score(self.candidates)
+
+    @property
+    def held(self) -> float:
+        """What a NIL threshold is held against: the confidence, or without one the top score."""
+        return self.top_score if self.confidence is None or not self.candidates else self.confidence
 
     @property
     def rank(self) -> float:

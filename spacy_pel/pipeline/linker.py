@@ -24,7 +24,7 @@ from ..mentions.gold import check_gold_ids, gold_mentions
 from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
 from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
-from .arguments import check_attribute, check_explained, check_ranked, ids_given, path_given
+from .arguments import check_attribute, check_ranked, ids_given, path_given
 from .default_weights import default_weights
 from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
@@ -130,9 +130,9 @@ class PelLinker(TrainablePipe):
         warn_without_mentions(docs, self.name, self.settings.spans_key)
         discarded = self.settings.labels_discard
         wanted = [span for spans in mentions for span in spans if span.label_ not in discarded]
-        ranked = iter(self.rank(wanted, self.settings.max_candidates))
+        found = iter(self.find(wanted, self.settings.max_candidates))
         return [
-            [Link(NIL, []) if span.label_ in discarded else self.link(next(ranked)) for span in spans]
+            [Link(NIL, []) if span.label_ in discarded else self.link(next(found)) for span in spans]
             for spans in mentions
         ]
 
@@ -186,9 +186,9 @@ class PelLinker(TrainablePipe):
         search = search or search_of(kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 
-    def link(self, candidates: RankedIds) -> Link:
-        """What a mention with these candidates, best first, is linked to under the threshold in force."""
-        return decide(candidates, self.threshold, self.tuned.calibration)
+    def link(self, found: "Found") -> Link:
+        """What a mention is linked to under the threshold in force, where this was found for it."""
+        return decide(found, self.tuned, self.threshold, by_score=self.settings.nil_threshold != "tuned")
 
     def explain(self, span: Span, k: int = 5) -> "Explanation":
         """Why `span` is linked as it is: its `k` best candidates with names and scores, the threshold, the probability,
@@ -197,15 +197,9 @@ class PelLinker(TrainablePipe):
         Raises:
             PelError: Without a KB that is indexed with this encoder.
         """
-        from ..search.explanation import explain, explain_discarded
+        from .explaining import explained
 
-        check_explained(span, k)
-        if span.label_ in self.settings.labels_discard:
-            return explain_discarded(span, self.threshold)
-        found = self.find([span], k)[0]
-        has_filter = self.settings.types_for(span.label_) is not None
-        free = self.find([span], k, all_types=True)[0] if has_filter else None
-        return explain(span, found, k, self.link(found.ranked), self.threshold, self.require_kb(), free)
+        return explained(self, span, k)
 
     # --- tuning ---
 

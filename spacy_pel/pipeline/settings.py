@@ -33,8 +33,8 @@ class LinkSettings:
         lexical: What the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":
             as `spacy pel tune-lexical` stored it, and 1 and 0.3 before; None: nothing, the method of the paper. Where
             both kinds of vectors are searched, "names" is the weight of those of names, 1 unless it is given.
-        nil_threshold: A mention whose best score is lower is NIL. "tuned": what `spacy pel tune-nil` stored, and never
-            NIL before; a float in units of the score; None: never NIL.
+        nil_threshold: A mention under it is NIL. "tuned": what `spacy pel tune-nil` stored, and never NIL before; a
+            float: of the best score, in its units; None: never NIL.
         labels_discard: Labels of entities that are NIL without a search.
         types: The KB types that links may have; empty for any.
         types_by_label: The same for single labels of entities.

@@ -10,11 +10,12 @@ import numpy as np
 from spacy.tokens import Doc
 
 from ..evaluation.metrics import link_metrics
-from ..evaluation.ranking import CanRank, rank_gold
+from ..evaluation.ranking import CanRank, find_mentions
 from ..mentions.gold import docs_given, gold_of
 from ..mentions.ranked import RankedMention
 from ..search.weights import DEFAULT, NO_NAMES, NameWeights
 from ..tuning.calibration import Calibration, calibration_metrics, fit_ranked
+from ..tuning.decision import Deciding, Decision
 from ..tuning.enough import few_for_threshold, few_for_weights
 from ..tuning.name_weights import GoldFound, fit_weights
 from ..tuning.nil import NilThreshold, Outcomes, Target, tune_threshold
@@ -65,16 +66,20 @@ class TunedNil(NamedTuple):
 
     Attributes:
         nil: The threshold and what it reaches on the mentions that were tuned on.
-        calibration: From scores to probabilities.
-        link_ece: The expected calibration error of these.
+        decision: From all that a search says of a mention to probabilities; None where the score alone decides.
+        calibration: From scores to probabilities, which count where there is no `decision`.
+        link_ece: The expected calibration error of the probabilities.
         elsewhere: The F1 of the NIL class on other documents; None where there are too few mentions to tell.
+        by_score: The same where the score alone decides.
         too_few: A sentence that says what was too little; None for enough.
     """
 
     nil: NilThreshold
+    decision: Decision | None
     calibration: Calibration
     link_ece: float | None
     elsewhere: Interval | None
+    by_score: Interval | None
     too_few: str | None
 
 
@@ -142,10 +147,12 @@ def tune_nil(
     if docs is None:
         found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
         return _tune_nil(linker, _ranked(linker, found), range(len(found)), wanted)
-    docs = list(docs_given(docs))
-    ranked = rank_gold(linker, docs, k=1, progress=progress)
-    groups = [id(mention.span.doc) for mention in gold_of(docs, linker.kb) if mention.ids]
-    return _tune_nil(linker, ranked, groups, wanted)
+    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
+    found = find_mentions(linker, mentions, k=1, progress=progress)
+    ranked = [RankedMention(one.mention.ids, one.found.ranked, one.mention.form) for one in found]
+    evidence = [one.found.evidence for one in found if one.found.evidence is not None and one.found.ids]
+    groups = [id(mention.span.doc) for mention in mentions]
+    return _tune_nil(linker, ranked, groups, wanted, np.array(evidence))
 
 
 def _ranked(linker: CanBeTuned, found: Sequence[GoldFound]) -> list[RankedMention]:
@@ -183,13 +190,35 @@ def _tune_names(linker: CanBeTuned, found: Sequence[GoldFound], groups: Sequence
 
 
 def _tune_nil(
-    linker: CanBeTuned, ranked: Sequence[RankedMention], groups: Sequence[int], target: Target | None
+    linker: CanBeTuned,
+    ranked: Sequence[RankedMention],
+    groups: Sequence[int],
+    target: Target | None,
+    evidence: np.ndarray | None = None,
 ) -> TunedNil:
-    """Fit and keep a threshold and a calibration; `groups` (n,) says which document each annotated mention is of."""
+    """Fit and keep a threshold and probabilities. What decides is the score alone, or all the `evidence` (m, e) of the
+    mentions with candidates where that is better on other documents; `groups` (n,) says which document each annotated
+    mention is of."""
     nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
-    elsewhere = f1_elsewhere(Outcomes.of(ranked, linker.kb), groups, target)
-    context = TuningContext.of_linker(linker, linker.name_weights)
-    linker.tuned = replace(linker.tuned, nil_threshold=nil.threshold, calibration=calibration, context=context)
+    ranked = [one._replace(probability=calibration.probability(one.top_score)) for one in ranked]
+    outcomes = Outcomes.of(ranked, linker.kb)
+    by_score = elsewhere = f1_elsewhere(outcomes, groups, target)
+    too_few = few_for_threshold(nil.n_nil, nil.n_mentions - nil.n_nil)
+    decision = None
+    if evidence is not None and by_score is not None and too_few is None:
+        deciding = Deciding(outcomes, evidence)
+        by_all = f1_elsewhere(outcomes, groups, target, fit=deciding.in_kb)
+        if by_all is not None and by_all.mean > by_score.mean:
+            elsewhere, decision = by_all, deciding.fit()
+            ranked = deciding.decided(ranked, decision)
+            nil = tune_threshold(ranked, linker.kb, target)
+    linker.tuned = replace(
+        linker.tuned,
+        nil_threshold=nil.threshold,
+        calibration=calibration,
+        context=TuningContext.of_linker(linker, linker.name_weights),
+        decision=decision,
+    )
     warn_if_not_in_force(linker.name, "nil_threshold", linker.settings.nil_threshold)
-    link_ece = calibration_metrics(ranked, calibration)["link_ece"]
-    return TunedNil(nil, calibration, link_ece, elsewhere, few_for_threshold(nil.n_nil, nil.n_mentions - nil.n_nil))
+    link_ece = calibration_metrics(ranked)["link_ece"]
+    return TunedNil(nil, decision, calibration, link_ece, elsewhere, by_score, too_few)

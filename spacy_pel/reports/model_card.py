@@ -69,7 +69,7 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
         ("Vectors", linker.settings.vectors),
         ("Weights of names", names),
         ("NIL threshold", threshold),
-        ("Probabilities", "none" if linker.tuned.calibration is None else "fitted by tune-nil"),
+        ("Probabilities", "fitted by tune-nil" if linker.tuned.gives_probabilities else "none"),
     ]
 
 

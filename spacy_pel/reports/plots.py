@@ -41,13 +41,18 @@ def draw_figures(
     annotated = [mention for mention in ranked if mention.gold]
     nil = is_nil(annotated, kb_ids)
     rank = np.array([mention.rank for mention in annotated])
-    top_score = np.array([mention.top_score for mention in annotated])
+    held = np.array([mention.held for mention in annotated])
+    by_score = all(mention.confidence is None for mention in annotated)
     groups = {"Right candidate": ~nil & (rank == 1), "Wrong candidate": ~nil & (rank > 1), "NIL": nil}
     return {
         "nil_precision_recall": nil_precision_recall(metrics) or "needs NIL mentions beside mentions in the KB",
         "recall_at_k": recall_at_k(rank[~nil]) or "no mention is in the KB",
         "reliability": reliability(metrics) or "the linker is not calibrated; run `spacy pel tune-nil`",
-        "top_scores": top_scores({name: top_score[group] for name, group in groups.items()}, metrics["nil_threshold"])
+        "top_scores": top_scores(
+            {name: held[group] for name, group in groups.items()},
+            metrics["nil_threshold"],
+            "score of the first candidate" if by_score else "probability that the KB has it",
+        )
         or "no mention has a candidate",
     }
 
@@ -113,9 +118,10 @@ def reliability(metrics: Mapping[str, Any]) -> Figure | None:
     return figure
 
 
-def top_scores(groups: Mapping[str, np.ndarray], threshold: float | None) -> Figure | None:
-    """Histograms of the top scores (n,) of groups of mentions, by title, over one axis of scores, with the NIL
-    `threshold`. Infinite scores, those of mentions without a candidate, are counted only. None without a finite one."""
+def top_scores(groups: Mapping[str, np.ndarray], threshold: float | None, label: str) -> Figure | None:
+    """Histograms of the top scores (n,) of groups of mentions, or of what else (`label`) the NIL `threshold` is held
+    against, by title, over one axis. Infinite scores, those of mentions without a candidate, are counted only. None
+    without a finite one."""
     finite = {name: scores[np.isfinite(scores)] for name, scores in groups.items()}
     everything = np.concatenate(list(finite.values()))
     if not len(everything):
@@ -133,7 +139,7 @@ def top_scores(groups: Mapping[str, np.ndarray], threshold: float | None) -> Fig
             title += f"; {n_without:,} without candidates"
         axes.set_title(title, loc="left", fontsize="medium")
         axes.yaxis.get_major_locator().set_params(integer=True)
-    panels[-1].set_xlabel("score of the first candidate")
+    panels[-1].set_xlabel(label)
     figure.supylabel("mentions", fontsize="medium")
     if threshold is not None:
         figure.legend(handles=[line], loc="outside upper center", frameon=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spacy.tokens import Span
@@ -73,6 +73,10 @@ class Explanation:
         threshold: The NIL threshold in force, or None.
         probability: That the best candidate is right; None before `spacy pel tune-nil`.
         long_form: What was read in place of an abbreviation, or None.
+        confidence: The probability that the KB has the entity, which the threshold is held against; None where that is
+            the best score.
+        evidence: What says most for and against that, by name, and how much, in log-odds beside a mention like all
+            others; empty without a confidence.
     """
 
     mention: str
@@ -83,12 +87,17 @@ class Explanation:
     threshold: float | None
     probability: float | None
     long_form: str | None = None
+    confidence: float | None = None
+    evidence: list[tuple[str, float]] = field(default_factory=list)
 
     def __str__(self) -> str:
         what = "its best candidate is right" if self.kb_id == NIL else "right"
         chance = "" if self.probability is None else f" ({what} with probability {self.probability:.2f})"
         read = "" if self.long_form is None else f" (read as {self.long_form!r})"
         lines = [f"{self.mention}{read} → {self.kb_id}: {self.reason}{chance}"]
+        if self.evidence:
+            said = ", ".join(f"{name} {share:+.2f}" for name, share in self.evidence)
+            lines.append(f"  most evidence, in log-odds: {said}")
         lines += [f"  {one}" for one in self.candidates]
         lines += [f"  {one}  (its types are not allowed)" for one in self.filtered]
         return "\n".join(lines)
@@ -108,6 +117,7 @@ def explain(
     threshold: float | None,
     entities: Mapping[str, Entity],
     free: Found | None = None,
+    evidence: Sequence[tuple[str, float]] = (),
 ) -> Explanation:
     """Explain the link of a mention.
 
@@ -117,6 +127,7 @@ def explain(
         link: What was made of them under `threshold`.
         entities: The KB.
         free: Its candidates if all types were allowed, where the linker allows only some.
+        evidence: As in `Explanation`.
     """
     candidates = list(_entities(found, entities))
     filtered: list[ScoredEntity] = []
@@ -126,12 +137,14 @@ def explain(
     return Explanation(
         span.text,
         link.kb_id,
-        _reason(link.kb_id, candidates, filtered, threshold),
+        _reason(link, candidates, filtered, threshold),
         candidates,
         filtered,
         threshold,
         link.probability,
         None if found.read is span else found.read.text,
+        link.confidence,
+        list(evidence),
     )
 
 
@@ -150,13 +163,16 @@ def _parts(found: Found, i: int, entity: Entity) -> Parts:
     return Parts(**values)
 
 
-def _reason(kb_id: str, candidates: list[ScoredEntity], filtered: list[ScoredEntity], threshold: float | None) -> str:
+def _reason(link: Link, candidates: list[ScoredEntity], filtered: list[ScoredEntity], threshold: float | None) -> str:
     if not candidates:
         return "it has no candidate: no word piece, or no entity of the types that are allowed"
     if threshold is None:
         return "there is no NIL threshold, so the best candidate is taken"
-    relation = "is under" if kb_id == NIL else "reaches"
+    relation = "is under" if link.kb_id == NIL else "reaches"
+    if link.confidence is not None:
+        held = f"the probability that the KB has it, {link.confidence:.3f}"
+        return f"{held}, {relation} the NIL threshold of {threshold:.3f}"
     reason = f"the best score, {candidates[0].score:.3f}, {relation} the NIL threshold of {threshold:.3f}"
-    if kb_id == NIL and filtered and filtered[0].score >= threshold:
+    if link.kb_id == NIL and filtered and filtered[0].score >= threshold:
         reason += f"; {filtered[0].id} would reach it, with {filtered[0].score:.3f}, but its types are not allowed"
     return reason

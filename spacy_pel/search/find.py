@@ -12,6 +12,7 @@ from thinc.api import Model
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import LongForms, long_forms
 from ..models.bi_encoder import UNREADABLE, encode_spans
+from .evidence import evidence
 from .search import Found, Queries, Scored, Search
 
 AllowedTypes = Callable[[str], frozenset[str] | None]
@@ -74,11 +75,13 @@ def _find(
         texts = [text_of[place] for place in range(len(vectors))]
         within = None if allowed is None else kb.rows_of_types(allowed)
         queries = Queries(texts, vectors, spans[0].doc.lang_)
-        named = list(_named(kb, search(queries, depth, within).first(reading.keep)))
+        scored = search(queries, depth, within)
+        said = evidence(scored, texts)
+        named = list(_named(kb, scored.first(reading.keep)))
         for i, place in zip(numbers, places.tolist(), strict=True):
             if place != UNREADABLE:
                 ids, scores, parts = named[place]
-                found[i] = Found(ids, scores, parts, spans[i])
+                found[i] = Found(ids, scores, parts, spans[i], said[place])
     return found
 
 

@@ -102,12 +102,14 @@ class Found(NamedTuple):
         scores: Their scores (n,) float32.
         parts: What each score is made of, by name (see `search.parts`), (n,) each.
         read: What was read of the text: the mention, or its long form.
+        evidence: What the search says of the mention, see `search.evidence` (e,); None of one that cannot be read.
     """
 
     ids: list[str]
     scores: np.ndarray
     parts: Mapping[str, np.ndarray]
     read: Span
+    evidence: np.ndarray | None = None
 
     @property
     def ranked(self) -> RankedIds:

@@ -68,12 +68,13 @@ def fit_ranked(ranked: Sequence[RankedMention]) -> Calibration:
     return fit(*_top_scores(ranked))
 
 
-def calibration_metrics(ranked: Sequence[RankedMention], calibration: Calibration) -> dict[str, Any]:
+def calibration_metrics(ranked: Sequence[RankedMention]) -> dict[str, Any]:
     """Over the annotated mentions, whether they are linked or called NIL: `link_ece`, the expected calibration error of
-    the probability that the first candidate is right, and `reliability`, a dict for each `ReliabilityBin`; `score_ece`,
-    the error of the score itself, cut off at 0 and 1, if it were read as that probability."""
+    their probabilities that the first candidate is right, and `reliability`, a dict for each `ReliabilityBin`;
+    `score_ece`, the error of the score itself, cut off at 0 and 1, if it were read as that probability. One without
+    candidates has the probability 0."""
     scores, right = _top_scores(ranked)
-    bins = reliability(np.array([calibration.probability(score) for score in scores.tolist()]), right)
+    bins = reliability(np.array([mention.probability or 0.0 for mention in ranked if mention.gold]), right)
     return {
         "link_ece": calibration_error(bins),
         "score_ece": calibration_error(reliability(scores.clip(0, 1), right)),

@@ -76,9 +76,10 @@ def tune_threshold(
 ) -> NilThreshold:
     """Try every way in which a threshold can part the annotated mentions, and keep the best one.
 
-    With the mentions sorted by top score, calling the lowest i of them NIL gives precision TP_i / i, recall TP_i /
-    n_nil and F1 = 2 TP_i / (i + n_nil); only an i between two different scores can be had. The threshold lies halfway
-    between those two. Of equally good ones the lowest is taken: it links more. O(n log n).
+    With the mentions sorted by their scores, or by what else the threshold is held against, calling the lowest i of
+    them NIL gives precision TP_i / i, recall TP_i / n_nil and F1 = 2 TP_i / (i + n_nil); only an i between two
+    different scores can be had. The threshold lies halfway between those two. Of equally good ones the lowest is taken:
+    it links more. O(n log n).
 
     Args:
         ranked: Gold mentions with their candidates.
@@ -133,7 +134,7 @@ class Outcomes(NamedTuple):
     """What became of n annotated mentions.
 
     Attributes:
-        scores: (n,) the top scores.
+        scores: (n,) what a threshold is held against.
         nil: (n,) bool, whether the KB holds none of their ids.
         rank: (n,) of the first candidate that is correct; inf where none is, and of NIL mentions.
     """
@@ -147,7 +148,7 @@ class Outcomes(NamedTuple):
         """Those of `ranked`, in their order, without the unannotated ones."""
         annotated = [mention for mention in ranked if mention.gold]
         nil = is_nil(annotated, kb_ids)
-        scores = np.array([mention.top_score for mention in annotated], dtype=np.float64)
+        scores = np.array([mention.held for mention in annotated], dtype=np.float64)
         rank = np.array([mention.rank for mention in annotated], dtype=np.float64)
         return cls(scores, nil, np.where(nil, np.inf, rank))
 

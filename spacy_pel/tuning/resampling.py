@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import PelError
 from .nil import Outcomes, Target, threshold_of
 
-DRAWS = 200
+DRAWS, FITTED_DRAWS = 200, 50  # the second where something is fitted to each
 FEWEST_GROUPS = 10  # documents; of fewer, mentions are drawn
 FEWEST_DRAWS = 20  # with something to measure
 ENDS = 5, 95  # percentiles: nine in ten lie between them
@@ -41,11 +41,15 @@ class Interval(NamedTuple):
 def recall_interval(hits: np.ndarray, groups: Sequence[int], seed: int = 0) -> Interval | None:
     """The share (n,) of `hits` over mentions of documents that are drawn with replacement; `groups` (n,) says which
     document each is of. None without a mention."""
-    return _interval([float(hits[inside].mean()) for inside, _ in _draws(groups, seed)])
+    return _interval([float(hits[inside].mean()) for inside, _ in _draws(groups, seed, DRAWS)])
 
 
 def f1_elsewhere(
-    outcomes: Outcomes, groups: Sequence[int], target: Target | None = None, seed: int = 0
+    outcomes: Outcomes,
+    groups: Sequence[int],
+    target: Target | None = None,
+    seed: int = 0,
+    fit: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Interval | None:
     """The F1 of the NIL class where the threshold is tuned on documents that are drawn with replacement, and measured
     on those that were not drawn: what to expect of documents that nobody has tuned on. None where there are too few
@@ -56,12 +60,16 @@ def f1_elsewhere(
         groups: (n,), which document each is of.
         target: See `tune_threshold`; a draw for which it is out of reach does not count.
         seed: Of the draws.
+        fit: From the places (m,) of the mentions that were drawn to what the threshold is held against, of all mentions
+            (n,), fitted to those; None: the scores of `outcomes`.
     """
     values: list[float] = []
-    for inside, outside in _draws(groups, seed):
-        own, others = outcomes.take(inside), outcomes.take(outside)
-        if own.nil.all() or not own.nil.any() or not others.nil.any():
+    for inside, outside in _draws(groups, seed, DRAWS if fit is None else FITTED_DRAWS):
+        nil = outcomes.nil
+        if nil[inside].all() or not nil[inside].any() or not nil[outside].any():
             continue
+        held = outcomes if fit is None else outcomes._replace(scores=fit(inside))
+        own, others = held.take(inside), held.take(outside)
         try:
             under = others.scores < threshold_of(own, target)
         except PelError:
@@ -70,14 +78,14 @@ def f1_elsewhere(
     return _interval(values)
 
 
-def _draws(groups: Sequence[int], seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _draws(groups: Sequence[int], seed: int, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each draw the mentions (m,) of the documents that were drawn, as often as they were, and those of others."""
     _, own = np.unique(np.array(groups, dtype=np.int64), return_inverse=True)
     n = int(own.max(initial=-1)) + 1
     if n < FEWEST_GROUPS:
         own, n = np.arange(len(own)), len(own)
     rng = np.random.default_rng(seed)
-    for _ in range(DRAWS if n else 0):
+    for _ in range(draws if n else 0):
         times = np.bincount(rng.integers(n, size=n), minlength=n)[own]
         yield np.repeat(np.arange(len(own)), times), np.flatnonzero(times == 0)
 

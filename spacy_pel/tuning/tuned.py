@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..kb.entity import NIL
-from ..mentions.links import Link, RankedIds
+from ..mentions.links import Link
+from ..search.search import Found
 from ..search.weights import NameWeights
 from .calibration import Calibration
+from .decision import Decision, strongest
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
@@ -64,10 +67,11 @@ class Tuned:
 
     Attributes:
         name_weights: What names count beside the similarity of vectors (`tune-lexical`).
-        nil_threshold: The score under which a mention is NIL (`tune-nil`).
-        calibration: From scores to probabilities (`tune-nil`).
+        nil_threshold: What a mention is NIL under (`tune-nil`): a probability of `decision`, or without one a score.
+        calibration: From scores to probabilities (`tune-nil`), where there is no `decision`.
         context: What the threshold and the calibration were tuned with. Older pipelines tell less, or nothing.
         names_context: What the weights of names were fitted with. Older pipelines tell nothing.
+        decision: From all that a search says of a mention to probabilities (`tune-nil`).
     """
 
     name_weights: NameWeights | None = None
@@ -75,6 +79,7 @@ class Tuned:
     calibration: Calibration | None = None
     context: TuningContext | None = None
     names_context: TuningContext | None = None
+    decision: Decision | None = None
 
     KEYS: ClassVar[tuple[str, ...]] = (  # of the file `cfg`
         "lexical",
@@ -82,11 +87,17 @@ class Tuned:
         "calibration",
         "tuned_with",
         "lexical_tuned_with",
+        "decision",
     )
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether links have one."""
+        return self.calibration is not None or self.decision is not None
 
     def without_nil(self) -> Tuned:
         """What is left where scores, or the KB, are others."""
-        return replace(self, nil_threshold=None, calibration=None, context=None)
+        return replace(self, nil_threshold=None, calibration=None, context=None, decision=None)
 
     def without_names(self) -> Tuned:
         """What is left where the weights of names are of no use."""
@@ -130,27 +141,51 @@ class Tuned:
             self.nil_threshold,
             None if self.calibration is None else list(self.calibration),
             *(None if one is None else one._asdict() for one in (self.context, self.names_context)),
+            None if self.decision is None else self.decision.to_dict(),
         )
         return {key: value for key, value in zip(self.KEYS, values, strict=True) if value is not None}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Tuned:
-        """Read what `to_dict` gave, or an older pipeline wrote; other keys are ignored."""
-        lexical, threshold, calibration, *contexts = (stored.get(key) for key in cls.KEYS)
-        return cls(
+        """Read what `to_dict` gave, or an older pipeline wrote; other keys are ignored. What another version has fitted
+        to decide on NIL is dropped, with a warning."""
+        lexical, threshold, calibration, context, names_context, decision = (stored.get(key) for key in cls.KEYS)
+        tuned = cls(
             None if lexical is None else NameWeights(**lexical),
             threshold,
             None if calibration is None else Calibration(*calibration),
-            *(None if one is None else TuningContext(**{"lexical": None} | one) for one in contexts),
+            _context(context),
+            _context(names_context),
+            None if decision is None else Decision.from_dict(decision),
         )
+        if decision is None or tuned.decision is not None:
+            return tuned
+        warnings.warn("Dropped the NIL threshold, which another version tuned: run `spacy pel tune-nil`.", stacklevel=2)
+        return tuned.without_nil()
 
 
-def decide(candidates: RankedIds, threshold: float | None, calibration: Calibration | None) -> Link:
-    """Link a mention to the first of its candidates, or to NIL where it has none or their best score is under the
-    `threshold`."""
-    if not candidates:
+def _context(stored: dict[str, Any] | None) -> TuningContext | None:
+    return None if stored is None else TuningContext(**{"lexical": None} | stored)
+
+
+def decide(found: Found, tuned: Tuned, threshold: float | None, *, by_score: bool) -> Link:
+    """Link a mention to the first of its candidates, or to NIL where it has none or is under the `threshold`, which is
+    held against the probability of the tuned decision, if there is one, or its best score (`by_score`)."""
+    if not found.ids:
         return Link(NIL, [])
-    best, score = candidates[0]
-    is_nil = threshold is not None and score < threshold
-    probability = None if calibration is None else calibration.probability(score)
-    return Link(NIL if is_nil else best, candidates, probability)
+    score, probability, confidence = found.top_score, None, None
+    if tuned.decision is not None and found.evidence is not None:
+        probability = float(tuned.decision.right.probability(found.evidence))
+        confidence = None if by_score else float(tuned.decision.in_kb.probability(found.evidence))
+    elif tuned.calibration is not None:
+        probability = tuned.calibration.probability(score)
+    held = score if confidence is None else confidence
+    is_nil = threshold is not None and held < threshold
+    return Link(NIL if is_nil else found.ids[0], found.ranked, probability, confidence)
+
+
+def evidence_for(found: Found, link: Link, tuned: Tuned) -> list[tuple[str, float]]:
+    """What says most for and against that the KB has it, as `strongest` gives it; empty where the score decides."""
+    if link.confidence is None or tuned.decision is None or found.evidence is None:
+        return []
+    return strongest(tuned.decision.in_kb, found.evidence)

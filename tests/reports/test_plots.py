@@ -25,7 +25,8 @@ UNANNOTATED = [RankedMention((), [("A", 0.1)])]
 def figures(ranked, threshold=0.5, calibration=None):
     metrics = {"reliability": [], "link_ece": None, "nil_curve": nil_curve(ranked, KB)}
     if calibration:
-        metrics |= calibration_metrics(ranked, calibration)
+        ranked = [one._replace(probability=calibration.probability(one.top_score)) for one in ranked]
+        metrics |= calibration_metrics(ranked)
     metrics |= link_metrics(ranked, KB, nil_threshold=threshold)
     return draw_figures(ranked, metrics, KB)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 import spacy
 from tiny import make_examples, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.search.evidence import EVIDENCE
 from spacy_pel.search.weights import NameWeights
 from spacy_pel.tuning.calibration import Calibration
+from spacy_pel.tuning.decision import Decision, Logistic
 from spacy_pel.tuning.tuned import Tuned, TuningContext
 
 
@@ -57,6 +60,33 @@ def test_the_threshold_and_the_probability(linked, mention, above, relation):
     assert ("its best candidate is right" if above > 0 else "(right") + " with probability 0.50" in str(told)
     with pytest.raises(PelError, match="at least one"):
         linker.explain(ent, 0)
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.8])
+def test_a_decision(linked, mention, threshold):
+    """It sees all that was found, however few candidates are kept, and goes with the pipeline."""
+    nlp, linker, folder = linked
+    said = linker.find([mention.ents[0]], 1)[0].evidence
+    only = np.eye(len(EVIDENCE))[EVIDENCE.index("lead over the mean of ten")]
+    none, ones = np.zeros((len(EVIDENCE), len(EVIDENCE))), np.ones(len(EVIDENCE))
+    decision = Decision(Logistic(said - 2, ones, only, none, -1.7), Logistic(said, ones, only, none, -0.4))
+    linker.tuned = Tuned(nil_threshold=threshold, decision=decision)
+    nlp.to_disk(folder / f"decides-{threshold}")
+    for own in (nlp, spacy.load(folder / f"decides-{threshold}")):
+        (ent,) = own(mention.copy()).ents
+        told = own.get_pipe("pel_linker").explain(ent, 2)
+        assert told.confidence == pytest.approx(0.574443) and told.probability == pytest.approx(0.401312)
+        assert ent._.kb_prob == told.probability and ent._.is_nil == (threshold == 0.8) == (told.kb_id == "NIL")
+        relation = "is under" if threshold == 0.8 else "reaches"
+        assert (
+            told.reason == f"the probability that the KB has it, 0.574, {relation} the NIL threshold of {threshold:.3f}"
+        )
+        assert "most evidence, in log-odds: " in str(told) and len(told.evidence) == 3
+    linker.nil_threshold = -0.99  # of the score
+    told = linker.explain(mention.ents[0])
+    linker.nil_threshold = "tuned"
+    assert told.confidence is None and told.evidence == [] and "the best score" in told.reason
+    assert told.probability == pytest.approx(0.401312)
 
 
 def test_what_a_filter_took_away(linked, mention):

@@ -90,7 +90,7 @@ def test_the_links_of_annotated_mentions_count():
         RankedMention(("A",), []),
     ]
     assert fit_ranked(ranked) == fit(np.array([0.9, 0.2, 0.1]), np.array([True, False, False]))
-    measured = calibration_metrics(ranked, Calibration(0.0, math.log(1 / 3)))
+    measured = calibration_metrics([one._replace(probability=1 / 4 if one.candidates else None) for one in ranked])
     assert measured["reliability"] == [
         {"n": 1, "probability": 0.0, "right": 0.0},
         {"n": 3, "probability": pytest.approx(1 / 4), "right": pytest.approx(1 / 3)},

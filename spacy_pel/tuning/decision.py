@@ -1,0 +1,183 @@
+"""Whether the KB has a mention, and whether its first candidate is right: probabilities from what a search says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..mentions.ranked import RankedMention
+from ..search.evidence import EVIDENCE
+from .calibration import fit
+from .nil import Outcomes
+
+RIDGE = 100.0  # of the squared weights of columns, and of products of two, with variance 1
+FAR = 4.0  # standard deviations from the mean: evidence that is further away counts as this
+CONSTANT = 1e-6  # a standard deviation under it is none
+STEPS, TOLERANCE = 50, 1e-8
+
+
+class Logistic(NamedTuple):
+    """P(y) = 1 / (1 + exp(-(intercept + weights · z + z · pairs · z))), where z is the evidence in standard deviations
+    from its mean.
+
+    Attributes:
+        means: (e,), in the order of `EVIDENCE`.
+        spreads: (e,), over 0.
+        weights: (e,).
+        pairs: (e, e), symmetric: what two columns say together.
+        intercept: The log-odds of a mention whose evidence is the mean.
+    """
+
+    means: np.ndarray
+    spreads: np.ndarray
+    weights: np.ndarray
+    pairs: np.ndarray
+    intercept: float
+
+    def shares(self, evidence: np.ndarray) -> np.ndarray:
+        """What each column adds to the log-odds (…, e); what two say together is shared between them."""
+        z = _standardised(evidence, self.means, self.spreads)
+        return self.weights * z + z * (z @ self.pairs)
+
+    def probability(self, evidence: np.ndarray) -> np.ndarray:
+        """Of the evidence (…, e), (…)."""
+        return _curve(self.intercept + self.shares(evidence).sum(axis=-1))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        values = {key: np.asarray(value).tolist() for key, value in self._asdict().items()}
+        return {"columns": list(EVIDENCE), **values}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Logistic | None:
+        """Read what `to_dict` gave; None for the columns of another version."""
+        if stored["columns"] != list(EVIDENCE):
+            return None
+        arrays = {key: np.array(stored[key]) for key in cls._fields[:-1]}
+        return cls(**arrays, intercept=stored["intercept"])
+
+
+def _standardised(evidence: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    return np.clip((evidence - means) / spreads, -FAR, FAR)
+
+
+def _curve(odds: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
+
+
+class Decision(NamedTuple):
+    """What `tune-nil` fits.
+
+    Attributes:
+        in_kb: Whether the KB has what the mention means. A NIL threshold is held against it.
+        right: Whether the first candidate is correct: `ent._.kb_prob`.
+    """
+
+    in_kb: Logistic
+    right: Logistic
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {key: one.to_dict() for key, one in self._asdict().items()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Decision | None:
+        """Read what `to_dict` gave; None for that of another version."""
+        in_kb, right = (Logistic.from_dict(stored[key]) for key in cls._fields)
+        return None if in_kb is None or right is None else cls(in_kb, right)
+
+
+def fit_decision(evidence: np.ndarray, nil: np.ndarray, right: np.ndarray) -> Decision:
+    """Fit both to mentions that have candidates.
+
+    Args:
+        evidence: (n, e), see `spacy_pel.search.evidence`.
+        nil: (n,) bool, whether the KB has none of their entities.
+        right: (n,) bool, whether the first candidate is correct.
+    """
+    return Decision(fit_logistic(evidence, ~nil), fit_logistic(evidence, right))
+
+
+def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
+    """The curve of greatest likelihood with a ridge: `RIDGE` / 2 · Σ weight², where columns and products of two have
+    variance 1; the intercept is free. By Newton's method. Targets are Platt's (1999). A ridge leaves probabilities too
+    near to each other where there are few mentions, so the log-odds are calibrated after it.
+
+    Args:
+        evidence: (n, e).
+        positive: (n,) bool.
+    """
+    means, spreads = evidence.mean(axis=0, dtype=np.float64), evidence.std(axis=0, dtype=np.float64)
+    spreads = np.where(spreads > CONSTANT, spreads, 1.0)
+    z = _standardised(evidence, means, spreads)
+    one, other = np.triu_indices(z.shape[1])
+    products = z[:, one] * z[:, other]
+    varies = np.sqrt(products.var(axis=0)).clip(CONSTANT)
+    columns = np.column_stack([z, (products - products.mean(axis=0)) / varies, np.ones(len(z))])
+    weights = _newton(columns, positive)
+    calibration = fit(columns @ weights, positive)
+    weights = calibration.slope * weights
+    weights[-1] += calibration.intercept
+    own, together, intercept = weights[: len(means)], weights[len(means) : -1] / varies, weights[-1]
+    pairs = np.zeros((len(means), len(means)))
+    pairs[one, other] = together / 2
+    return Logistic(means, spreads, own, pairs + pairs.T, float(intercept - together @ products.mean(axis=0)))
+
+
+def _newton(columns: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """The weights of the `columns` (n, c), of which the last is 1 and its weight free."""
+    n_positive = int(positive.sum())
+    targets = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (len(positive) - n_positive + 2))
+    ridge = np.full(columns.shape[1], RIDGE)
+    ridge[-1] = TOLERANCE
+    weights = np.zeros(len(ridge))
+    weights[-1] = np.log(targets.mean() / (1 - targets.mean()))
+    for _ in range(STEPS):
+        probability = _curve(columns @ weights)
+        gradient = columns.T @ (probability - targets) + ridge * weights
+        hessian = columns.T @ (columns * (probability * (1 - probability))[:, None]) + np.diag(ridge)
+        step = np.linalg.solve(hessian, gradient)
+        weights -= step
+        if np.abs(step).max() < TOLERANCE:
+            break
+    return weights
+
+
+def strongest(logistic: Logistic, evidence: np.ndarray, n: int = 3) -> list[tuple[str, float]]:
+    """The `n` columns of one mention (e,) that add most to the log-odds, or take most from them, and how much."""
+    shares: Sequence[float] = logistic.shares(evidence).tolist()
+    return sorted(zip(EVIDENCE, shares, strict=True), key=lambda one: -abs(one[1]))[:n]
+
+
+class Deciding:
+    """Mentions and the evidence of those with candidates (m, e), to fit decisions to."""
+
+    def __init__(self, outcomes: Outcomes, evidence: np.ndarray) -> None:
+        self._outcomes, self._evidence = outcomes, evidence
+        self._there = np.isfinite(outcomes.scores)
+        self._places = np.cumsum(self._there) - 1  # of each mention in `evidence`
+
+    def in_kb(self, inside: np.ndarray) -> np.ndarray:
+        """The probability that the KB has each mention (n,), fitted to those at the places `inside` (d,); -inf without
+        candidates."""
+        own = inside[self._there[inside]]
+        fitted = fit_logistic(self._evidence[self._places[own]], ~self._outcomes.nil[own])
+        return self._spread(fitted.probability(self._evidence), -np.inf)
+
+    def fit(self) -> Decision:
+        """Fitted to all."""
+        nil, rank = self._outcomes.nil[self._there], self._outcomes.rank[self._there]
+        return fit_decision(self._evidence, nil, rank == 1)
+
+    def decided(self, ranked: Sequence[RankedMention], decision: Decision) -> list[RankedMention]:
+        """The mentions with the probabilities of a decision."""
+        probability, confidence = (self._spread(one.probability(self._evidence), 0.0) for one in reversed(decision))
+        values = zip(ranked, probability.tolist(), confidence.tolist(), strict=True)
+        return [mention._replace(probability=p, confidence=c) for mention, p, c in values]
+
+    def _spread(self, values: np.ndarray, rest: float) -> np.ndarray:
+        everywhere = np.full(len(self._there), rest)
+        everywhere[self._there] = values
+        return everywhere

@@ -1,0 +1,160 @@
+"""What decides on NIL from all that a search says, against scikit-learn and on mentions made for it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from lookup_linker import NLP, LookupLinker
+from spacy.tokens import Doc, Span
+
+from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.mentions.links import Link
+from spacy_pel.pipeline.tuning import tune_nil
+from spacy_pel.search.evidence import EVIDENCE
+from spacy_pel.search.search import Found
+from spacy_pel.tuning.calibration import fit
+from spacy_pel.tuning.decision import FAR, RIDGE, Decision, fit_decision, fit_logistic, strongest
+from spacy_pel.tuning.tuned import Tuned, decide, evidence_for
+
+E = len(EVIDENCE)
+LEAD = EVIDENCE.index("lead over the next")
+
+
+def drawn(n=400, seed=0):
+    """Evidence (n, E) of which two columns count and one is the same for all, and what it is evidence of."""
+    rng = np.random.default_rng(seed)
+    evidence = rng.normal(3, 2, (n, E))
+    evidence[:, 5] = 7
+    odds = 1.5 * (evidence[:, 0] - 3) - 2 * (evidence[:, LEAD] - 3) + 0.5
+    return evidence, rng.random(n) < 1 / (1 + np.exp(-odds))
+
+
+def test_it_is_a_logistic_regression():
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    evidence, positive = drawn()
+    fitted = fit_logistic(evidence, positive)
+    varies = evidence.std(axis=0) > 0
+    z = np.clip((evidence - evidence.mean(axis=0))[:, varies] / evidence.std(axis=0)[varies], -FAR, FAR)
+    products = np.column_stack([z[:, i] * z[:, j] for i in range(E - 1) for j in range(i, E - 1)])
+    inputs = np.column_stack([z, products / products.std(axis=0)])
+    n, n_right = len(positive), positive.sum()
+    share = np.where(positive, (n_right + 1) / (n_right + 2), 1 / (n - n_right + 2))  # Platt's targets, as two classes
+    reference = linear_model.LogisticRegression(C=1 / RIDGE, tol=1e-10, max_iter=10_000).fit(
+        np.vstack([inputs, inputs]), np.repeat([1, 0], n), sample_weight=np.concatenate([share, 1 - share])
+    )
+    odds = reference.decision_function(inputs)
+    calibration = fit(odds, positive)
+    assert fitted.weights[varies] == pytest.approx(calibration.slope * reference.coef_[0][: E - 1], abs=1e-3)
+    expected = np.array([calibration.probability(one) for one in odds.tolist()])
+    assert fitted.probability(evidence) == pytest.approx(expected, abs=1e-3)
+
+
+def test_what_parts_all_stays_finite_and_what_is_constant_says_nothing():
+    evidence, _ = drawn()
+    fitted = fit_logistic(evidence, evidence[:, 0] > 3)
+    assert np.isfinite(fitted.weights).all() and fitted.weights[5] == 0
+    alone = fit_logistic(evidence, np.ones(len(evidence), dtype=bool))
+    assert alone.probability(evidence).min() > 0.99 and np.abs(alone.weights).max() < 1e-3
+
+
+def test_what_says_most():
+    evidence, positive = drawn(4000)
+    fitted = fit_logistic(evidence, positive)
+    mention = evidence.mean(axis=0)
+    mention[LEAD] += 3
+    (name, share), (_, next_share) = strongest(fitted, mention, 2)
+    assert name == "lead over the next" and share == pytest.approx(-6, rel=0.2) and abs(next_share) < 1e-6
+
+
+def test_it_is_read_back_as_written():
+    evidence, positive = drawn()
+    decision = fit_decision(evidence, positive, ~positive)
+    tuned = Tuned(nil_threshold=0.4, decision=decision)
+    stored = json.loads(json.dumps(tuned.to_dict()))
+    again = Tuned.from_dict(stored).decision
+    for one, other in zip(decision, again, strict=True):
+        assert (one.probability(evidence) == other.probability(evidence)).all()
+    assert tuned.without_nil() == Tuned()
+    stored["decision"]["right"]["columns"].remove("capitals")
+    with pytest.warns(UserWarning, match="which another version tuned: run `spacy pel tune-nil`"):
+        assert Tuned.from_dict(stored) == Tuned()
+    assert set(Decision.from_dict(decision.to_dict()).to_dict()) == {"in_kb", "right"}
+
+
+def test_the_probability_decides_and_a_number_wins():
+    evidence, positive = drawn()
+    tuned = Tuned(nil_threshold=0.5, decision=fit_decision(evidence, ~positive, positive))
+    for said in evidence[:50]:
+        found = Found(["A", "B"], np.array([0.3, 0.2]), {}, None, said)
+        in_kb, right = (one.probability(said) for one in tuned.decision)
+        link = decide(found, tuned, 0.5, by_score=False)
+        assert link == Link("A" if in_kb >= 0.5 else "NIL", found.ranked, right, in_kb)
+        assert [name for name, _ in evidence_for(found, link, tuned)][:1]
+        assert decide(found, tuned, 0.25, by_score=True) == Link("A", found.ranked, right)
+        assert decide(found, tuned, 0.35, by_score=True).kb_id == "NIL"
+    assert decide(Found([], np.empty(0), {}, None), tuned, 0.5, by_score=False) == Link("NIL", [])
+
+
+class Sayer(LookupLinker):
+    """Every score is the same or says nothing; what tells NIL is the lead."""
+
+    def find(self, spans, k):
+        found = super().find(spans, k)
+        return [one._replace(evidence=self._said(one.read)) if one.ids else one for one in found]
+
+    def _said(self, span):
+        rng = np.random.default_rng(span.start + 1000 * len(span.doc))
+        said = rng.normal(size=E)
+        said[LEAD] += 0 if span.text.startswith("nil") else 3
+        return said
+
+
+def documents(n, length=12):
+    """Docs of which every third mention is NIL; a NIL mention has no candidates in some."""
+    docs = []
+    for number in range(n):
+        words = [f"{'nil' if i % 3 == 0 else 'word'}{number}x{i}" for i in range(length + number % 5)]
+        doc = Doc(NLP.vocab, words=words)
+        kb_ids = ["NIL" if word.startswith("nil") else "A" for word in words]
+        doc.spans[GOLD_GROUP] = [Span(doc, i, i + 1, label="X", kb_id=kb_id) for i, kb_id in enumerate(kb_ids)]
+        docs.append(doc)
+    return docs
+
+
+def sayer(docs):
+    rng = np.random.default_rng(1)
+    words = [token.text for doc in docs for token in doc]
+    without = {word for word in words if word.startswith("nil") and word.endswith("x9")}
+    return Sayer(
+        {word: [("A", float(score))] for word, score in zip(words, rng.random(len(words))) if word not in without},
+        {"A"},
+    )
+
+
+def test_tuning_takes_what_is_better_elsewhere():
+    docs = documents(24)
+    linker = sayer(docs)
+    found = tune_nil(linker, docs)
+    assert found.decision is linker.tuned.decision is not None
+    assert found.elsewhere.mean > 0.85 > found.by_score.mean + 0.2
+    assert linker.tuned.nil_threshold == found.nil.threshold and found.nil.f1 > 0.85 and found.link_ece < 0.1
+    others = documents(40, 11)[24:]
+    links = [linker.link(one) for doc in others for one in sayer(others).find(doc.spans[GOLD_GROUP], 1)]
+    assert {link.probability is None for link in links} == {True, False}  # some have no candidate
+
+
+def test_tuning_leaves_it_where_the_score_is_as_good():
+    docs = documents(24)
+    linker = sayer(docs)
+    linker.found = {word: [("A", 0.1 if word.startswith("nil") else 0.9)] for word in linker.found}
+    found = tune_nil(linker, docs)
+    assert found.decision is None is linker.tuned.decision
+    assert found.elsewhere == found.by_score and found.nil.f1 == 1 and found.calibration == linker.tuned.calibration
+
+
+def test_few_mentions_leave_it_to_the_score():
+    docs = documents(4)
+    found = tune_nil(sayer(docs), docs)
+    assert found.too_few is not None and found.decision is None
