@@ -24,6 +24,9 @@ def tune_nil(
     target: Annotated[
         str, typer.Option(help="What NIL must reach, such as precision=0.9 or recall=0.8 [default: the best F1]")
     ] = "",
+    by_score: Annotated[
+        bool, typer.Option("--by-score", help="The best score decides alone, and the threshold is in its units")
+    ] = False,
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
@@ -45,13 +48,13 @@ def tune_nil(
     wanted = Target.parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     with to_tune_on(nlp, dev, texts) as given, warnings_shown():
-        found = linker.tune_nil(**given, target=wanted, seed=seed, progress=True)
+        found = linker.tune_nil(**given, target=wanted, by_score=by_score, seed=seed, progress=True)
     write_tuned(nlp, name, linker)
     if found.too_few is not None:
         msg.warn(found.too_few)
 
     tuned = found.nil
-    elsewhere, by_score = (TOO_FEW if one is None else str(one) for one in (found.elsewhere, found.by_score))
+    elsewhere, alone = (TOO_FEW if one is None else str(one) for one in (found.elsewhere, found.by_score))
     others = "names" if dev is None else "documents"
     msg.table(
         [
@@ -60,7 +63,7 @@ def tune_nil(
             ("NIL recall", f"{tuned.recall:.4f}"),
             ("NIL F1", f"{tuned.f1:.4f}"),
             (f"NIL F1 on other {others}", elsewhere),
-            *([(f"NIL F1 on other {others} by the score alone", by_score)] if found.decision is not None else ()),
+            *([(f"NIL F1 on other {others} by the score alone", alone)] if found.decision is not None else ()),
             ("NIL mentions", f"{tuned.n_nil:,} of {tuned.n_mentions:,}"),
             ("In the KB and linked right", f"{tuned.linked_right:.4f} (without a threshold {tuned.recall_at_1:.4f})"),
             ("Calibration error", f"{found.link_ece:.4f}"),

@@ -138,11 +138,13 @@ def tune_nil(
     docs: Iterable[Doc] | None = None,
     *,
     target: Target | str | None = None,
+    by_score: bool = False,
     texts: Iterable[Doc] = (),
     seed: int = 0,
     progress: bool = False,
 ) -> TunedNil:
-    """See `PelLinker.tune_nil`. target: a `Target`, or a text for it. The others are as for `tune_names`."""
+    """See `PelLinker.tune_nil`. target: a `Target`, or a text for it. by_score: whether the best score decides alone,
+    whatever else would be better. The others are as for `tune_names`."""
     wanted = Target.of(target)
     if docs is None:
         found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
@@ -152,7 +154,7 @@ def tune_nil(
     ranked = [RankedMention(one.mention.ids, one.found.ranked, one.mention.form) for one in found]
     evidence = [one.found.evidence for one in found if one.found.evidence is not None and one.found.ids]
     groups = [id(mention.span.doc) for mention in mentions]
-    return _tune_nil(linker, ranked, groups, wanted, np.array(evidence))
+    return _tune_nil(linker, ranked, groups, wanted, None if by_score else np.array(evidence))
 
 
 def _ranked(linker: CanBeTuned, found: Sequence[GoldFound]) -> list[RankedMention]:

@@ -331,8 +331,10 @@ def test_okb_nil(copied, made_data, tiny_bert):
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce", "margin-0.1"]
     assert (folder / "figures" / "nil.png").stat().st_size > 1000
 
-    for command in ("margin-0", "names"):
+    for command in ("margin-0", "decide", "names"):
         run_project(folder, command, **variables)
+    decided = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "decide").glob("*.json")}
+    assert decided["by-score"]["nil_threshold"] == decided["by-all"]["nil_threshold"], "too few for more than the score"
     names = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "names").glob("*.json")}
     for linker in ("margin-0", "names"):
         assert names[f"{linker}-hybrid"]["recall_at_1"] >= names[f"{linker}-vectors"]["recall_at_1"]

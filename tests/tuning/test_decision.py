@@ -9,6 +9,7 @@ import pytest
 from lookup_linker import NLP, LookupLinker
 from spacy.tokens import Doc, Span
 
+from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.mentions.links import Link
 from spacy_pel.pipeline.tuning import tune_nil
@@ -16,6 +17,7 @@ from spacy_pel.search.evidence import EVIDENCE
 from spacy_pel.search.search import Found
 from spacy_pel.tuning.calibration import fit
 from spacy_pel.tuning.decision import FAR, RIDGE, Decision, fit_decision, fit_logistic, strongest
+from spacy_pel.tuning.nil import tune_threshold
 from spacy_pel.tuning.tuned import Tuned, decide, evidence_for
 
 E = len(EVIDENCE)
@@ -152,6 +154,14 @@ def test_tuning_leaves_it_where_the_score_is_as_good():
     found = tune_nil(linker, docs)
     assert found.decision is None is linker.tuned.decision
     assert found.elsewhere == found.by_score and found.nil.f1 == 1 and found.calibration == linker.tuned.calibration
+
+
+def test_the_score_can_be_asked_for():
+    docs = documents(24)
+    linker = sayer(docs)
+    found = tune_nil(linker, docs, by_score=True)
+    assert found.decision is None is linker.tuned.decision and found.elsewhere == found.by_score
+    assert found.nil.threshold == tune_threshold(rank_gold(linker, docs, 1), linker.kb).threshold
 
 
 def test_few_mentions_leave_it_to_the_score():

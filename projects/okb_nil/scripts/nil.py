@@ -7,9 +7,13 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import spacy as spacy_
 import srsly
 import typer
 from thinc.api import Config
+
+from spacy_pel import evaluate
+from spacy_pel.corpora.docbin import read_docs
 
 app = typer.Typer(help=__doc__)
 
@@ -42,6 +46,32 @@ def run(
     spacy("pel", "tune-nil", folder / "linker", "corpus/dev.spacy", *gpu)
     measures = ("--train", "corpus/train.spacy", "--output", Path("metrics") / f"{name}.json")
     spacy("pel", "evaluate", folder / "linker", "corpus/test.spacy", *measures, *gpu)
+
+
+@app.command()
+def decide(
+    linker: Annotated[Path, typer.Argument(help="A pipeline with a pel_linker and its KB; left as it is")],
+    output: Annotated[Path, typer.Argument(help="Folder for by-score.json and by-all.json")],
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+) -> None:
+    """With names and long forms, tuned on corpus/dev.spacy: NIL on corpus/test.spacy by the best score alone, and by
+    all that a search says of a mention."""
+    if gpu_id >= 0:
+        spacy_.require_gpu(gpu_id)
+    settings = {"lexical": "tuned", "resolve_abbreviations": True}
+    nlp = spacy_.load(linker, config={"components": {"pel_linker": settings}})
+    own: Any = nlp.get_pipe("pel_linker")
+    dev, test, train = (
+        list(read_docs(Path("corpus") / f"{part}.spacy", nlp.vocab)) for part in ("dev", "test", "train")
+    )
+    output.mkdir(parents=True, exist_ok=True)
+    own.tune_names(dev, progress=True)
+    for name, by_score in (("by-score", True), ("by-all", False)):
+        found = own.tune_nil(dev, by_score=by_score, progress=True)
+        measured = evaluate(nlp, test, train=train, progress=True)
+        srsly.write_json(output / f"{name}.json", measured)
+        shown = {key: measured[key] for key in ("nil_auprc", "nil_f1", "link_ece")}
+        typer.echo(f"{name}: {shown}, F1 on other development documents {found.elsewhere}")
 
 
 @app.command()
