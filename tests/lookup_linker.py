@@ -58,7 +58,7 @@ class LookupLinker:
         evidence = np.full(len(EVIDENCE), scores[0]) if candidates else None
         return Found([id_ for id_, _ in candidates], scores, {}, span, evidence)
 
-    def link(self, found):
+    def links(self, found):
         return decide(found, self.tuned, self.threshold, by_score=self.settings.nil_threshold != "tuned")
 
 

@@ -26,7 +26,7 @@ class CanRank(Protocol):
 
     def find(self, spans: Sequence[Span], k: int, **options: Any) -> list[Found]: ...
 
-    def link(self, found: Found) -> Link: ...
+    def links(self, found: Sequence[Found]) -> list[Link]: ...
 
 
 def rank_gold(
@@ -51,7 +51,8 @@ def rank_mentions(
 ) -> list[RankedMention]:
     """`rank_gold` for these mentions."""
     annotated = [mention for mention in mentions if mention.ids]
-    made = (linker.link(one.found) for one in find_mentions(linker, annotated, k, progress=progress, **options))
+    found = find_mentions(linker, annotated, k, progress=progress, **options)
+    made = iter(linker.links([one.found for one in found]))
     return [_ranked(mention, next(made) if mention.ids else Link(NIL, [])) for mention in mentions]
 
 

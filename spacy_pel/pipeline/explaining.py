@@ -19,6 +19,6 @@ def explained(linker: Any, span: Span, k: int) -> Explanation:
     found = linker.find([span], k)[0]
     has_filter = linker.settings.types_for(span.label_) is not None
     free = linker.find([span], k, all_types=True)[0] if has_filter else None
-    link = linker.link(found)
+    (link,) = linker.links([found])
     evidence = evidence_for(found, link, linker.tuned)
     return explain(span, found, k, link, linker.threshold, linker.require_kb(), free, evidence)

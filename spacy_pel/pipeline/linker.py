@@ -130,11 +130,8 @@ class PelLinker(TrainablePipe):
         warn_without_mentions(docs, self.name, self.settings.spans_key)
         discarded = self.settings.labels_discard
         wanted = [span for spans in mentions for span in spans if span.label_ not in discarded]
-        found = iter(self.find(wanted, self.settings.max_candidates))
-        return [
-            [Link(NIL, []) if span.label_ in discarded else self.link(next(found)) for span in spans]
-            for spans in mentions
-        ]
+        links = iter(self.links(self.find(wanted, self.settings.max_candidates)))
+        return [[Link(NIL, []) if span.label_ in discarded else next(links) for span in spans] for spans in mentions]
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link] | None]) -> None:
         """Write what `predict` found to the Docs."""
@@ -186,8 +183,8 @@ class PelLinker(TrainablePipe):
         search = search or search_of(kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 
-    def link(self, found: "Found") -> Link:
-        """What a mention is linked to under the threshold in force, where this was found for it."""
+    def links(self, found: "Sequence[Found]") -> list[Link]:
+        """What mentions are linked to under the threshold in force, where this was found for them."""
         return decide(found, self.tuned, self.threshold, by_score=self.settings.nil_threshold != "tuned")
 
     def explain(self, span: Span, k: int = 5) -> "Explanation":

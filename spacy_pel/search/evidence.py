@@ -34,6 +34,7 @@ EVIDENCE = (
 log(1 + n); capitals and digits are shares of the characters."""
 
 LOOK = 4
+NO_EVIDENCE = np.zeros(len(EVIDENCE), dtype=np.float32)
 
 
 def evidence(scored: Scored, texts: Sequence[str]) -> np.ndarray:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from ..kb.entity import NIL
 from ..mentions.links import Link
+from ..search.evidence import NO_EVIDENCE
 from ..search.search import Found
 from ..search.weights import NameWeights
 from .calibration import Calibration
@@ -168,18 +171,25 @@ def _context(stored: dict[str, Any] | None) -> TuningContext | None:
     return None if stored is None else TuningContext(**{"lexical": None} | stored)
 
 
-def decide(found: Found, tuned: Tuned, threshold: float | None, *, by_score: bool) -> Link:
-    """Link a mention to the first of its candidates, or to NIL where it has none or is under the `threshold`, which is
-    held against the probability of the tuned decision, if there is one, or its best score (`by_score`)."""
+def decide(found: Sequence[Found], tuned: Tuned, threshold: float | None, *, by_score: bool) -> list[Link]:
+    """Link each mention to the first of its candidates, or to NIL where it has none or is under the `threshold`, which
+    is held against the probability of the tuned decision, if there is one, or its best score (`by_score`)."""
+    decision, calibration = tuned.decision, tuned.calibration
+    right: list[float | None] = [None] * len(found)
+    in_kb = right
+    if decision is not None and found:
+        evidence = np.array([NO_EVIDENCE if one.evidence is None else one.evidence for one in found])
+        right, in_kb = (one.probability(evidence).tolist() for one in (decision.right, decision.in_kb))
+    elif calibration is not None:
+        right = [calibration.probability(one.top_score) for one in found]
+    confidence = [None] * len(found) if by_score else in_kb
+    return [_link(*each, threshold) for each in zip(found, right, confidence, strict=True)]
+
+
+def _link(found: Found, probability: float | None, confidence: float | None, threshold: float | None) -> Link:
     if not found.ids:
         return Link(NIL, [])
-    score, probability, confidence = found.top_score, None, None
-    if tuned.decision is not None and found.evidence is not None:
-        probability = float(tuned.decision.right.probability(found.evidence))
-        confidence = None if by_score else float(tuned.decision.in_kb.probability(found.evidence))
-    elif tuned.calibration is not None:
-        probability = tuned.calibration.probability(score)
-    held = score if confidence is None else confidence
+    held = found.top_score if confidence is None else confidence
     is_nil = threshold is not None and held < threshold
     return Link(NIL if is_nil else found.ids[0], found.ranked, probability, confidence)
 

@@ -91,12 +91,14 @@ def test_the_probability_decides_and_a_number_wins():
     for said in evidence[:50]:
         found = Found(["A", "B"], np.array([0.3, 0.2]), {}, None, said)
         in_kb, right = (one.probability(said) for one in tuned.decision)
-        link = decide(found, tuned, 0.5, by_score=False)
+        (link,) = decide([found], tuned, 0.5, by_score=False)
         assert link == Link("A" if in_kb >= 0.5 else "NIL", found.ranked, right, in_kb)
         assert [name for name, _ in evidence_for(found, link, tuned)][:1]
-        assert decide(found, tuned, 0.25, by_score=True) == Link("A", found.ranked, right)
-        assert decide(found, tuned, 0.35, by_score=True).kb_id == "NIL"
-    assert decide(Found([], np.empty(0), {}, None), tuned, 0.5, by_score=False) == Link("NIL", [])
+        assert decide([found], tuned, 0.25, by_score=True) == [Link("A", found.ranked, right)]
+        assert decide([found], tuned, 0.35, by_score=True)[0].kb_id == "NIL"
+    nothing = Found([], np.empty(0), {}, None)
+    assert decide([nothing, found], tuned, 0.5, by_score=False) == [Link("NIL", []), link]
+    assert decide([], tuned, 0.5, by_score=False) == []
 
 
 class Sayer(LookupLinker):
@@ -143,7 +145,7 @@ def test_tuning_takes_what_is_better_elsewhere():
     assert found.elsewhere.mean > 0.85 > found.by_score.mean + 0.2
     assert linker.tuned.nil_threshold == found.nil.threshold and found.nil.f1 > 0.85 and found.link_ece < 0.1
     others = documents(40, 11)[24:]
-    links = [linker.link(one) for doc in others for one in sayer(others).find(doc.spans[GOLD_GROUP], 1)]
+    links = linker.links([one for doc in others for one in sayer(others).find(doc.spans[GOLD_GROUP], 1)])
     assert {link.probability is None for link in links} == {True, False}  # some have no candidate
 
 
