@@ -107,7 +107,8 @@ def figure(
         nil.axhline(one["nil_auprc"], label=label, **style)
     for axes in (recall, nil):
         axes.set_xscale("symlog", linthresh=10)
-        axes.set(xlabel="annotated abstracts", xticks=sorted({one["abstracts"] for one in trained}))
+        ticks = sorted({one["abstracts"] for one in trained})
+        axes.set(xlabel="annotated abstracts", xticks=ticks, xlim=(-2, 1.3 * max(ticks)))
         axes.xaxis.set_major_formatter("{x:.0f}")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
