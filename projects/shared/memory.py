@@ -14,8 +14,7 @@ import typer
 
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.evaluate import find_linker
-
-KINDS = ("entity", "names", "both")
+from spacy_pel.kb.kinds import VECTORS
 
 
 def main(
@@ -29,7 +28,7 @@ def main(
     the documents are linked, and the peak of the process, mapped files counted (Linux)."""
     for path in sorted(measured.glob(f"{name}-*.json")):
         kind, _, variant = path.stem.removeprefix(f"{name}-").partition("-")
-        if kind not in KINDS:
+        if kind not in VECTORS:
             continue
         values = srsly.read_json(path)
         setting = {"vectors": kind, "lexical": values["lexical"], "abbreviations": "abbreviations" in variant}

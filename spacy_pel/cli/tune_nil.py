@@ -25,14 +25,14 @@ def tune_nil(
         str, typer.Option(help="What NIL must reach, such as precision=0.9 or recall=0.8 [default: the best F1]")
     ] = "",
     by_score: Annotated[
-        bool, typer.Option("--by-score", help="The best score decides alone, and the threshold is in its units")
+        bool, typer.Option("--by-score", help="Let the best score decide alone; the threshold is in its units")
     ] = False,
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
-    """Fit what decides on NIL, and the probability that a link is right (`ent._.kb_prob`), and store both in the
-    pipeline. A mention is NIL where the probability that the KB has it, or its best score, is below the threshold: of
-    the two what is better on documents that it was not fitted to.
+    """Fit the NIL threshold and the probability that a link is right (`ent._.kb_prob`), and store both in the pipeline.
+    The threshold is one of the probability that the KB has the entity, or of the best score, whichever is better on
+    documents that it was not fitted to. A mention below it is NIL.
 
     Some mentions of DEV must be NIL. Without it the threshold is fitted to names of the KB: the entities of a
     fifth of them are held out.

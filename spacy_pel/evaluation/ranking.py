@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from spacy.tokens import Doc, Span
@@ -51,22 +51,34 @@ def rank_mentions(
 ) -> list[RankedMention]:
     """`rank_gold` for these mentions."""
     annotated = [mention for mention in mentions if mention.ids]
-    found = find_mentions(linker, annotated, k, progress=progress, **options)
+    found = find_mentions(lambda spans: linker.find(spans, k, **options), annotated, progress=progress)
     made = iter(linker.links([one.found for one in found]))
     return [_ranked(mention, next(made) if mention.ids else Link(NIL, [])) for mention in mentions]
 
 
 def find_mentions(
-    linker: CanRank, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
+    find: Callable[[list[Span]], Sequence[Found]],
+    mentions: Sequence[GoldMention],
+    *,
+    desc: str = "Linking",
+    leave: bool = False,
+    progress: bool = False,
 ) -> list[GoldFound]:
-    """What the linker finds for each of `mentions`. The arguments are as for `rank_gold`."""
+    """What `find` finds for each of `mentions`, asked for many spans at a time.
+
+    Args:
+        find: From spans to what is found for each.
+        mentions: What to find.
+        desc: Of the bar.
+        leave: Whether the bar stays.
+        progress: Whether to show a bar, if standard error is a terminal.
+    """
     found: list[GoldFound] = []
-    shown = {"leave": False, "disable": None if progress else True}
-    with tqdm(total=len(mentions), desc="Linking", unit=" mentions", **shown) as bar:
+    shown = {"desc": desc, "leave": leave, "disable": None if progress else True}
+    with tqdm(total=len(mentions), unit=" mentions", **shown) as bar:
         for start in range(0, len(mentions), CHUNK):
             chunk = mentions[start : start + CHUNK]
-            own = linker.find([mention.span for mention in chunk], k, **options)
-            found += map(GoldFound, chunk, own)
+            found += map(GoldFound, chunk, find([mention.span for mention in chunk]))
             bar.update(len(chunk))
     return found
 

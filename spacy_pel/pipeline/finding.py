@@ -7,9 +7,8 @@ from typing import Any, Protocol
 
 from spacy.vocab import Vocab
 from thinc.api import Model
-from tqdm import tqdm
 
-from ..evaluation.ranking import CHUNK
+from ..evaluation.ranking import find_mentions
 from ..mentions.gold import GoldMention
 from ..search.find import Reading, find
 from ..search.weights import NO_NAMES
@@ -47,11 +46,10 @@ def find_for(
     settings = linker.settings
     reading = Reading(settings.top_k + deeper, None, settings.types_for, resolve_abbreviations)
     search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
-    found: list[GoldFound] = []
-    with tqdm(total=len(mentions), desc="Searching", unit=" mentions", disable=None if progress else True) as bar:
-        for start in range(0, len(mentions), CHUNK):
-            chunk = mentions[start : start + CHUNK]
-            own = find(linker.model, linker.kb, search, [mention.span for mention in chunk], reading)
-            found += [GoldFound(mention, one) for mention, one in zip(chunk, own, strict=True)]
-            bar.update(len(chunk))
-    return found
+    return find_mentions(
+        lambda spans: find(linker.model, linker.kb, search, spans, reading),
+        mentions,
+        desc="Searching",
+        leave=True,
+        progress=progress,
+    )

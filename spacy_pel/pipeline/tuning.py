@@ -13,6 +13,7 @@ from ..evaluation.metrics import link_metrics
 from ..evaluation.ranking import CanRank, find_mentions
 from ..mentions.gold import docs_given, gold_of
 from ..mentions.ranked import RankedMention
+from ..search.evidence import evidence_of
 from ..search.weights import DEFAULT, NO_NAMES, NameWeights
 from ..tuning.calibration import Calibration, calibration_metrics, fit_ranked
 from ..tuning.decision import Deciding, Decision
@@ -150,11 +151,11 @@ def tune_nil(
         found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
         return _tune_nil(linker, _ranked(linker, found), range(len(found)), wanted)
     mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
-    found = find_mentions(linker, mentions, k=1, progress=progress)
+    found = find_mentions(lambda spans: linker.find(spans, 1), mentions, progress=progress)
     ranked = [RankedMention(one.mention.ids, one.found.ranked, one.mention.form) for one in found]
-    evidence = [one.found.evidence for one in found if one.found.evidence is not None and one.found.ids]
+    evidence = None if by_score else evidence_of([one.found for one in found])
     groups = [id(mention.span.doc) for mention in mentions]
-    return _tune_nil(linker, ranked, groups, wanted, None if by_score else np.array(evidence))
+    return _tune_nil(linker, ranked, groups, wanted, evidence)
 
 
 def _ranked(linker: CanBeTuned, found: Sequence[GoldFound]) -> list[RankedMention]:
@@ -198,9 +199,8 @@ def _tune_nil(
     target: Target | None,
     evidence: np.ndarray | None = None,
 ) -> TunedNil:
-    """Fit and keep a threshold and probabilities. What decides is the score alone, or all the `evidence` (m, e) of the
-    mentions with candidates where that is better on other documents; `groups` (n,) says which document each annotated
-    mention is of."""
+    """Fit and keep a threshold and probabilities. What decides is the score alone, or all the `evidence` (n, e) where
+    that is better on other documents; `groups` (n,) says which document each annotated mention is of."""
     nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
     ranked = [one._replace(probability=calibration.probability(one.top_score)) for one in ranked]
     outcomes = Outcomes.of(ranked, linker.kb)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .parts import EXACT, NAMES, NGRAM, SIMILARITY
-from .search import Scored
+from .search import Found, Scored
 
 PARTS = {
     SIMILARITY: "similarity",
@@ -33,8 +33,8 @@ EVIDENCE = (
 """The columns of `evidence`. A part that no candidate has is 0; entities with the name, characters and words are
 log(1 + n); capitals and digits are shares of the characters."""
 
-LOOK = 4
-NO_EVIDENCE = np.zeros(len(EVIDENCE), dtype=np.float32)
+LOOK = 4  # columns that are of the text
+NOTHING = np.zeros(len(EVIDENCE), dtype=np.float32)
 
 
 def evidence(scored: Scored, texts: Sequence[str]) -> np.ndarray:
@@ -51,6 +51,12 @@ def evidence(scored: Scored, texts: Sequence[str]) -> np.ndarray:
     if len(there):
         table[there, :-LOOK] = _of_candidates(scored.first(None), there)
     return table
+
+
+def evidence_of(found: Sequence[Found]) -> np.ndarray:
+    """The evidence of n mentions, (n, e); zeros for one that cannot be read."""
+    rows = [NOTHING if one.evidence is None else one.evidence for one in found]
+    return np.array(rows).reshape(-1, len(EVIDENCE))
 
 
 def _of_candidates(scored: Scored, there: np.ndarray) -> np.ndarray:

@@ -152,32 +152,28 @@ def strongest(logistic: Logistic, evidence: np.ndarray, n: int = 3) -> list[tupl
 
 
 class Deciding:
-    """Mentions and the evidence of those with candidates (m, e), to fit decisions to."""
+    """Annotated mentions and their evidence (n, e), to fit decisions to; those without candidates stay out of it."""
 
     def __init__(self, outcomes: Outcomes, evidence: np.ndarray) -> None:
         self._outcomes, self._evidence = outcomes, evidence
         self._there = np.isfinite(outcomes.scores)
-        self._places = np.cumsum(self._there) - 1  # of each mention in `evidence`
 
     def in_kb(self, inside: np.ndarray) -> np.ndarray:
         """The probability that the KB has each mention (n,), fitted to those at the places `inside` (d,); -inf without
         candidates."""
         own = inside[self._there[inside]]
-        fitted = fit_logistic(self._evidence[self._places[own]], ~self._outcomes.nil[own])
-        return self._spread(fitted.probability(self._evidence), -np.inf)
+        fitted = fit_logistic(self._evidence[own], ~self._outcomes.nil[own])
+        return np.where(self._there, fitted.probability(self._evidence), -np.inf)
 
     def fit(self) -> Decision:
         """Fitted to all."""
-        nil, rank = self._outcomes.nil[self._there], self._outcomes.rank[self._there]
-        return fit_decision(self._evidence, nil, rank == 1)
+        there, nil, rank = self._there, self._outcomes.nil, self._outcomes.rank
+        return fit_decision(self._evidence[there], nil[there], rank[there] == 1)
 
     def decided(self, ranked: Sequence[RankedMention], decision: Decision) -> list[RankedMention]:
-        """The mentions with the probabilities of a decision."""
-        probability, confidence = (self._spread(one.probability(self._evidence), 0.0) for one in reversed(decision))
-        values = zip(ranked, probability.tolist(), confidence.tolist(), strict=True)
-        return [mention._replace(probability=p, confidence=c) for mention, p, c in values]
-
-    def _spread(self, values: np.ndarray, rest: float) -> np.ndarray:
-        everywhere = np.full(len(self._there), rest)
-        everywhere[self._there] = values
-        return everywhere
+        """The mentions with the probabilities of a decision; 0 without candidates."""
+        values = [np.where(self._there, one.probability(self._evidence), 0.0).tolist() for one in decision]
+        return [
+            mention._replace(probability=right, confidence=in_kb)
+            for mention, in_kb, right in zip(ranked, *values, strict=True)
+        ]

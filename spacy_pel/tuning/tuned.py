@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from ..kb.entity import NIL
 from ..mentions.links import Link
-from ..search.evidence import NO_EVIDENCE
+from ..search.evidence import evidence_of
 from ..search.search import Found
 from ..search.weights import NameWeights
 from .calibration import Calibration
@@ -177,8 +175,8 @@ def decide(found: Sequence[Found], tuned: Tuned, threshold: float | None, *, by_
     decision, calibration = tuned.decision, tuned.calibration
     right: list[float | None] = [None] * len(found)
     in_kb = right
-    if decision is not None and found:
-        evidence = np.array([NO_EVIDENCE if one.evidence is None else one.evidence for one in found])
+    if decision is not None:
+        evidence = evidence_of(found)
         right, in_kb = (one.probability(evidence).tolist() for one in (decision.right, decision.in_kb))
     elif calibration is not None:
         right = [calibration.probability(one.top_score) for one in found]

@@ -30,7 +30,7 @@ PARTS = {
     "names, scored": ["kb.names.name_index:NameMatch.scores"],
     "merge": ["search.hybrid:HybridSearch.__call__"],
     "ids": ["kb.knowledge_base:KnowledgeBase.ids"],
-    "links": ["pipeline.linker:PelLinker.link", "pipeline.linker:PelLinker.set_annotations"],
+    "links": ["search.find:evidence", "pipeline.linker:PelLinker.links", "pipeline.linker:PelLinker.set_annotations"],
 }
 
 

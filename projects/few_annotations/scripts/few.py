@@ -108,7 +108,7 @@ def figure(
     for axes in (recall, nil):
         axes.set_xscale("symlog", linthresh=10)
         ticks = sorted({one["abstracts"] for one in trained})
-        axes.set(xlabel="annotated abstracts", xticks=ticks, xlim=(-2, 1.3 * max(ticks)))
+        axes.set(xlabel="annotated abstracts", xticks=ticks, xlim=(-2, 1.3 * max(ticks, default=1)))
         axes.xaxis.set_major_formatter("{x:.0f}")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
