@@ -17,6 +17,7 @@ from . import (  # noqa: F401  (importing registers them)
     table,
     tune_lexical,
     tune_nil,
+    tune_ranker,
     verify,
 )
 from .app import pel_app

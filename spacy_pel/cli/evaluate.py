@@ -62,7 +62,7 @@ def evaluate(
 
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.end_to_end import end_to_end
-    from ..evaluation.evaluate import measure, read_upstream
+    from ..evaluation.evaluate import measure, read_upstream, with_ranker
     from ..files.atomic import write_atomically
     from ..reports.plots import require_matplotlib
 
@@ -74,7 +74,7 @@ def evaluate(
     if plots:
         _make_folder(plots)
     try:
-        ranked, measures = measure(linker, docs, train=learnt, progress=True)
+        ranked, measures = measure(with_ranker(nlp, linker), docs, train=learnt, progress=True)
     except PelError as error:
         raise PelError(f"{corpus}: {error}") from error
     metrics = {"corpus": str(corpus)} | measures

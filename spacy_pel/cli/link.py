@@ -65,6 +65,7 @@ def link(
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
 
     from ..corpora.docbin import SUFFIX
+    from ..evaluation.evaluate import with_ranker
     from ..linking.batches import piped
     from ..linking.output import LinkedDocs, LinkedLines
     from ..linking.texts import link_given_mentions, read_texts
@@ -75,9 +76,8 @@ def link(
     if out.suffix == SUFFIX:
         writer = LinkedDocs(out)
     else:
-        writer = LinkedLines(
-            None if out == STANDARD else out, linker.spans_key, with_prob=linker.tuned.gives_probabilities
-        )
+        with_prob = with_ranker(nlp, linker).tuned.gives_probabilities
+        writer = LinkedLines(None if out == STANDARD else out, linker.spans_key, with_prob=with_prob)
     with _opened(source) as (file, size), closing(LinkReport(source, size, linker.spans_key)) as report, writer:
         texts = read_texts(file, format_name, nlp, report.add_broken)
         status = 0

@@ -19,7 +19,7 @@ from ..tuning.nil import nil_curve
 from ..tuning.tuned import Tuned
 from .end_to_end import end_to_end
 from .metrics import link_metrics
-from .ranking import CanRank, rank_gold
+from .ranking import CanRank, Reranked, rank_gold
 
 MIN_DEPTH = 64  # recall_at_64 is always reported
 
@@ -58,7 +58,7 @@ def evaluate(
     """Link the gold mentions of `docs` and measure: recall@k, MRR, NIL, probabilities, speed.
 
     Args:
-        nlp: A pipeline with one `pel_linker` and its KB.
+        nlp: A pipeline with one `pel_linker` and its KB; where a `pel_ranker` is behind it, both are measured.
         docs: Docs with gold mentions.
         train: The training Docs, which tell seen ids and ambiguous forms.
         with_end_to_end: Whether to run the pipeline on the texts too, and score the mentions that it finds.
@@ -74,7 +74,7 @@ def evaluate(
     """
     _, linker = find_linker(nlp)
     docs = read_upstream(nlp, docs_given(docs))
-    metrics = measure(linker, docs, train=train, progress=progress).metrics
+    metrics = measure(with_ranker(nlp, linker), docs, train=train, progress=progress).metrics
     if with_end_to_end:
         metrics |= end_to_end(nlp, docs, linker.kb, linker.settings.spans_key)
     return metrics
@@ -86,7 +86,7 @@ def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
     Raises:
         PelError: Unless there is exactly one, with a KB if one is needed.
     """
-    names = _linkers(nlp)
+    names = _named(nlp, "pel_linker")
     if len(names) != 1:
         raise PelError(f"The pipeline must hold one pel_linker, and holds {len(names)} among {nlp.pipe_names}.")
     linker: Any = nlp.get_pipe(names[0])
@@ -95,14 +95,25 @@ def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
     return names[0], linker
 
 
-def _linkers(nlp: Language) -> list[str]:
-    return [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "pel_linker"]
+def find_ranker(nlp: Language) -> tuple[str, Any] | None:
+    """The name of the `pel_ranker` in a pipeline, and the ranker; None if there is none."""
+    return next(((name, nlp.get_pipe(name)) for name in _named(nlp, "pel_ranker")), None)
+
+
+def with_ranker(nlp: Language, linker: Any) -> Any:
+    """The `linker` of a pipeline, with the ranker behind it if there is one, as one linker."""
+    found = find_ranker(nlp)
+    return linker if found is None else Reranked(linker, found[1])
+
+
+def _named(nlp: Language, factory: str) -> list[str]:
+    return [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == factory]
 
 
 def read_upstream(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
     """`docs`, which the `transformer` pipe of `nlp` has read if its linker listens to one: their states stay with them.
     No other pipe is run."""
-    linkers = set(_linkers(nlp))
+    linkers = set(_named(nlp, "pel_linker"))
     pipe: Any
     for _, pipe in nlp.pipeline:
         if linkers.intersection(getattr(pipe, "listening_components", ())):

@@ -53,7 +53,7 @@ def rank_mentions(
     annotated = [mention for mention in mentions if mention.ids]
     found = find_mentions(lambda spans: linker.find(spans, k, **options), annotated, progress=progress)
     made = iter(linker.links([one.found for one in found]))
-    return [_ranked(mention, next(made) if mention.ids else Link(NIL, [])) for mention in mentions]
+    return [RankedMention.of(mention, next(made) if mention.ids else Link(NIL, [])) for mention in mentions]
 
 
 def find_mentions(
@@ -83,5 +83,25 @@ def find_mentions(
     return found
 
 
-def _ranked(mention: GoldMention, link: Link) -> RankedMention:
-    return RankedMention(mention.ids, link.candidates, mention.form, link.probability, link.confidence)
+class Reranked:
+    """A linker with the `pel_ranker` behind it, as one linker."""
+
+    def __init__(self, linker: Any, ranker: Any) -> None:
+        self._linker, self._ranker = linker, ranker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._linker, name)
+
+    def links(self, found: Sequence[Found]) -> list[Link]:
+        """What the ranker makes of the links of the linker."""
+        return self._ranker.rerank([one.read for one in found], self._linker.links(found))
+
+    @property
+    def threshold(self) -> float | None:
+        """The NIL threshold in force."""
+        return self._ranker.threshold
+
+    @property
+    def tuned(self) -> Any:
+        """What was tuned of the ranker."""
+        return self._ranker.tuned

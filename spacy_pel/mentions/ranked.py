@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kb.entity import NIL
-from .links import top_score
+from .gold import GoldMention
+from .links import Link, top_score
 
 
 class RankedMention(NamedTuple):
@@ -28,6 +29,11 @@ class RankedMention(NamedTuple):
     form: str = ""
     probability: float | None = None
     confidence: float | None = None
+
+    @classmethod
+    def of(cls, mention: GoldMention, link: Link) -> RankedMention:
+        """A gold mention with what a linker has made of it."""
+        return cls(mention.ids, link.candidates, mention.form, link.probability, link.confidence)
 
     @property
     def top_score(self) -> float:

@@ -20,8 +20,8 @@ from tqdm import tqdm
 from ..checks import check_choice, check_flag, check_number, check_text
 from ..errors import PelError
 from ..kb.entity import Entity
-from .encoder import make_tower, set_transformer, tower_module
-from .encoder_loader import PretrainedEncoder
+from .encoder import Tower, make_tower, set_transformer, tower_module
+from .encoder_loader import PretrainedEncoder, check_fits
 from .inputs import ENTITIES_AT_ONCE, LENT, MENTIONS, SECTION, SHORTEST_MENTION, RowBuilder, RowSettings
 from .listener import connect, listens, make_listening_tower
 from .pooling import POOLINGS, Pooling
@@ -77,8 +77,8 @@ def make_bi_encoder(
     check_choice(SECTION, "pooling", pooling, POOLINGS)
     check_flag(SECTION, "shared_towers", shared_towers)
     check_precision(precision)
-    towers = [make_tower(Pooling(pooling, similarity == "cosine"), precision) for _ in range(1 if shared_towers else 2)]
-    return _bi_encoder(towers, settings, rows)
+    modules = [Tower(Pooling(pooling, similarity == "cosine"), precision) for _ in range(1 if shared_towers else 2)]
+    return _bi_encoder([make_tower(module) for module in modules], settings, rows)
 
 
 def _bi_encoder(towers: list[Model], settings: dict[str, Any], rows: RowSettings) -> Model:
@@ -167,7 +167,8 @@ def make_transformer_listener(
     check_precision(precision)
     unit_length = similarity == "cosine"
     mention_tower = make_listening_tower(upstream, grad_factor, unit_length)
-    return _bi_encoder([mention_tower, make_tower(Pooling("mean", unit_length), precision)], settings, rows)
+    entity_tower = make_tower(Tower(Pooling("mean", unit_length), precision))
+    return _bi_encoder([mention_tower, entity_tower], settings, rows)
 
 
 def _forward(model: Model, rows: tuple[Readable, TokenRows], is_train: bool) -> tuple:
@@ -187,13 +188,7 @@ def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
     Raises:
         PelError: The rows are longer than the encoder reads, or there is no pipe to listen to.
     """
-    longest = max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length)
-    limit = _positions(encoder.transformer) or longest
-    if longest > limit:
-        raise PelError(
-            f"[components.pel_linker.model]: rows of {longest} tokens are longer than the {limit} positions of the "
-            "encoder; lower mention_length or entity_length."
-        )
+    check_fits(max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length), encoder)
     own = model.layers
     if listens(model):
         connect(model.get_ref("mention_tower"), encoder.transformer.config.hidden_size)
@@ -204,11 +199,15 @@ def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
         set_transformer(tower, transformer, builder.pad, builder.markers)
 
 
-def _positions(transformer: Any) -> int | None:
-    """Return the longest row an encoder takes. Those of RoBERTa's kind count from behind the padding's position."""
-    padding = getattr(transformer.embeddings, "padding_idx", None)
-    positions = getattr(transformer.config, "max_position_embeddings", None)
-    return positions if padding is None or positions is None else positions - padding - 1
+def encoder_of(model: Model) -> PretrainedEncoder:
+    """A copy of the encoder that reads mentions, or where a `transformer` pipe does, of that for entities.
+
+    Raises:
+        PelError: The bi-encoder has no weights.
+    """
+    builder = row_builder(model)
+    tower = tower_module(model.get_ref("entity_tower" if listens(model) else "mention_tower"))
+    return PretrainedEncoder(copy.deepcopy(tower.transformer), builder.tokenizer)
 
 
 def has_encoder(model: Model) -> bool:

@@ -74,8 +74,13 @@ class Tower(nn.Module):
         embedded = transformer.get_input_embeddings()(ids)
         if step is not None:
             embedded = embedded + step
+        more = self.more_inputs(ids)
         with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-            return transformer(inputs_embeds=embedded, attention_mask=mask).last_hidden_state
+            return transformer(inputs_embeds=embedded, attention_mask=mask, **more).last_hidden_state
+
+    def more_inputs(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What the transformer is given beside the embeddings of `ids` (n, t): nothing."""
+        return {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_copies": {}}  # the weights of int8 cannot be copied
@@ -94,8 +99,8 @@ class Tower(nn.Module):
         return copies[dtype]
 
 
-def make_tower(pooling: Pooling, precision: str) -> Model[Rows, Floats2d]:
-    """Make a tower without a transformer (see `set_transformer`).
+def make_tower(module: Tower) -> Model[Rows, Floats2d]:
+    """Put a tower without a transformer (see `set_transformer`) into a thinc layer.
 
     Returns:
         A model that maps `Rows` of n things to vectors (n, hidden). Its backprop takes d_vectors (n, hidden) and
@@ -103,7 +108,7 @@ def make_tower(pooling: Pooling, precision: str) -> Model[Rows, Floats2d]:
         hidden), in the order of `Rows.batches`.
     """
     transformer: Model = PyTorchWrapper_v3(
-        Tower(pooling, precision),
+        module,
         convert_inputs=_to_torch,
         convert_outputs=_from_torch,
         serialize_model=_refuse,

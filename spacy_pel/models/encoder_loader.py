@@ -78,3 +78,24 @@ def attention_for(device: Any) -> dict[str, str]:
     slower (for predictions see `spacy_pel.models.predictions`); elsewhere what transformers chooses, the fused one if
     the encoder has it."""
     return {"attn_implementation": "eager"} if device.type == "cpu" else {}
+
+
+def check_fits(longest: int, encoder: PretrainedEncoder, section: str = "[components.pel_linker.model]") -> None:
+    """Check that an encoder can read rows of `longest` tokens, which the settings in `section` allow.
+
+    Raises:
+        PelError: It has fewer positions.
+    """
+    limit = _positions(encoder.transformer) or longest
+    if longest > limit:
+        raise PelError(
+            f"{section}: rows of {longest} tokens are longer than the {limit} positions of the encoder; lower "
+            "mention_length or entity_length."
+        )
+
+
+def _positions(transformer: Any) -> int | None:
+    """Return the longest row an encoder takes. Those of RoBERTa's kind count from behind the padding's position."""
+    padding = getattr(transformer.embeddings, "padding_idx", None)
+    positions = getattr(transformer.config, "max_position_embeddings", None)
+    return positions if padding is None or positions is None else positions - padding - 1

@@ -47,6 +47,7 @@ class RowSettings:
         aliases: One of `ALIASES`.
         context: The most tokens of context on either side of a mention; None: as many as there is room for.
         mentions: One of `MENTIONS`, or `LENT`.
+        section: Of the config that the settings are of.
 
     Raises:
         PelError: A setting is out of its range.
@@ -58,17 +59,19 @@ class RowSettings:
     aliases: str
     context: int | None = None
     mentions: str = "windows"
+    section: str = SECTION
 
     def __post_init__(self) -> None:
-        check_count(SECTION, "context", self.context, optional=True, hint=" for all that fits")
-        check_count(SECTION, "mention_length", self.mention_length, least=SHORTEST_MENTION)
-        check_count(SECTION, "entity_length", self.entity_length, least=SHORTEST_ENTITY)
-        check_choice(SECTION, "entity_template", self.entity_template, TEMPLATES)
-        check_choice(SECTION, "aliases", self.aliases, ALIASES)
-        check_choice(SECTION, "mentions", self.mentions, (*MENTIONS, LENT))
+        section = self.section
+        check_count(section, "context", self.context, optional=True, hint=" for all that fits")
+        check_count(section, "mention_length", self.mention_length, least=SHORTEST_MENTION)
+        check_count(section, "entity_length", self.entity_length, least=SHORTEST_ENTITY)
+        check_choice(section, "entity_template", self.entity_template, TEMPLATES)
+        check_choice(section, "aliases", self.aliases, ALIASES)
+        check_choice(section, "mentions", self.mentions, (*MENTIONS, LENT))
         if self.mentions == "document" and self.context is not None:
             raise refused(
-                SECTION, "context", self.context, 'leave it out: with mentions = "document" all of a window is read'
+                section, "context", self.context, 'leave it out: with mentions = "document" all of a window is read'
             )
 
 
@@ -102,10 +105,11 @@ class RowBuilder:
         if self.settings.mentions == LENT:
             return rows_of_states(spans)
         if self.settings.mentions == "windows":
-            return self._windows(spans)
+            return self.windows(spans)
         return rows_of_documents(spans, self._encoded, self.settings.mention_length, *self._cls, *self._sep)
 
-    def _windows(self, spans: Sequence[Span]) -> TokenRows:
+    def windows(self, spans: Sequence[Span]) -> TokenRows:
+        """Make one row a span, whatever the setting: a window of its document, with the span between markers."""
         docs = {id(span.doc): span.doc for span in spans}
         texts = [doc.text for doc in docs.values()]  # which joins all tokens each time
         reach = self.settings.mention_length

@@ -10,26 +10,20 @@ model/
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 import srsly
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from thinc.api import Model, get_torch_default_device
-from transformers import AutoConfig, AutoModel, AutoTokenizer
-from transformers.modeling_utils import no_init_weights
+from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.kinds import ENTITY, NAMES
 from .bi_encoder import make_bi_encoder, make_transformer_listener, row_builder
 from .encoder import set_transformer, tower_module
-from .encoder_loader import attention_for
 from .inputs import RowBuilder
 from .listener import LISTENER, set_projection
-from .no_code import NO_CODE, reason, without_kernel
+from .no_code import reason
+from .weights import load_tokenizer, load_transformer, load_weights, save_tokenizer, save_weights
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 TOWERS = ("mention", "entity")  # shared towers have the first only
@@ -79,34 +73,15 @@ def save(model: Model, path: Path) -> None:
         PelError: The bi-encoder has no weights, or a file cannot be written.
     """
     path.mkdir(parents=True, exist_ok=True)
-    _save_tokenizer(row_builder(model).tokenizer, path / "tokenizer")
+    save_tokenizer(row_builder(model).tokenizer, path / "tokenizer")
     for name, tower in zip(TOWERS, model.layers, strict=False):
         (path / name).mkdir(exist_ok=True)
         module: Any = tower_module(tower)
         if not tower.has_ref(LISTENER):
             module = module.transformer
             module.config.to_json_file(path / name / "config.json", use_diff=False)
-        _save_weights(module, path / name / "model.safetensors")
+        save_weights(module, path / name / "model.safetensors")
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
-
-
-def _save_tokenizer(tokenizer: Any, path: Path) -> None:
-    try:
-        tokenizer.save_pretrained(path)
-    except OSError:
-        raise
-    except Exception as error:  # what tokenizers raise, such as for a full disk
-        raise PelError(f"{path}: cannot be written ({error}).") from error
-
-
-def _save_weights(module: torch.nn.Module, path: Path) -> None:
-    partial = path.with_name(f"{path.name}.part")
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
-    try:
-        save_file(weights, partial, metadata={"format": "pt"})
-    except SafetensorError as error:  # such as a full disk
-        raise PelError(f"{path}: cannot be written ({error}).") from error
-    os.replace(partial, path)
 
 
 def load(path: Path, precision: str) -> Model:
@@ -123,13 +98,14 @@ def load(path: Path, precision: str) -> Model:
         settings: Any = srsly.read_json(path / "bi_encoder.json")
         make = make_transformer_listener if "upstream" in settings else make_bi_encoder
         model = make(**{**settings, "precision": precision})
-        tokenizer = AutoTokenizer.from_pretrained(path / "tokenizer", local_files_only=True, **NO_CODE)
-        model.attrs["row_builder"] = builder = RowBuilder(tokenizer, model.attrs["row_settings"])
+        model.attrs["row_builder"] = builder = RowBuilder(
+            load_tokenizer(path / "tokenizer"), model.attrs["row_settings"]
+        )
         for name, tower in zip(TOWERS, model.layers, strict=False):
             if tower.has_ref(LISTENER):
-                set_projection(tower, _load_weights(path / name / "model.safetensors"))
+                set_projection(tower, load_weights(path / name / "model.safetensors"))
             else:
-                set_transformer(tower, _load_transformer(path / name), builder.pad, builder.markers)
+                set_transformer(tower, load_transformer(path / name), builder.pad, builder.markers)
     except PelError as error:
         raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); copy it again.") from error
     except Exception as error:  # transformers, tokenizers and torch raise whatever they meet
@@ -137,20 +113,3 @@ def load(path: Path, precision: str) -> Model:
             f"{path}: no bi-encoder can be read from this folder ({reason(error)}); copy it again."
         ) from error
     return model
-
-
-def _load_transformer(path: Path) -> Any:
-    config = without_kernel(AutoConfig.from_pretrained(path, local_files_only=True, **NO_CODE))
-    attention = attention_for(get_torch_default_device())
-    with no_init_weights():
-        transformer = AutoModel.from_config(config, torch_dtype=torch.float32, **NO_CODE, **attention)
-    transformer.pooler = None
-    transformer.load_state_dict(_load_weights(path / "model.safetensors"))
-    return transformer
-
-
-def _load_weights(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise PelError(f"{path}: not a readable safetensors file ({error})") from error

@@ -29,6 +29,7 @@ from .default_weights import default_weights
 from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
+from .upstream import Upstream
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 EXAMPLES_CHECKED = 1000
 
 
-class PelLinker(TrainablePipe):
+class PelLinker(Upstream, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
@@ -130,7 +131,7 @@ class PelLinker(TrainablePipe):
         warn_without_mentions(docs, self.name, self.settings.spans_key)
         discarded = self.settings.labels_discard
         wanted = [span for spans in mentions for span in spans if span.label_ not in discarded]
-        links = iter(self.links(self.find(wanted, self.settings.max_candidates)))
+        links = iter(self.links(self.find(wanted, self.candidates_wanted(self.settings.max_candidates))))
         return [[Link(NIL, []) if span.label_ in discarded else next(links) for span in spans] for spans in mentions]
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link] | None]) -> None:

@@ -37,11 +37,17 @@ class Reading(NamedTuple):
 def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading) -> list[Found]:
     """The candidates of every span; of one without any word piece none. A span that the text defines as an abbreviation
     is read by its long form: that says what it means there, whatever else the KB has under the short one."""
-    read, labels = list(spans), [span.label_ for span in spans]
-    if reading.resolve_abbreviations:
+    read, labels = as_read(spans, reading.resolve_abbreviations), [span.label_ for span in spans]
+    return _find(model, kb, search, read, [reading.types_for(label) for label in labels], reading)
+
+
+def as_read(spans: Sequence[Span], resolve_abbreviations: bool) -> list[Span]:
+    """What is read of each of `spans`: itself, or its long form where that is wanted and there is one."""
+    read = list(spans)
+    if resolve_abbreviations:
         for i, long in _long_forms_of(spans):
             read[i] = long
-    return _find(model, kb, search, read, [reading.types_for(label) for label in labels], reading)
+    return read
 
 
 def _long_forms_of(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from spacy.training import Example
 from thinc.api import Model, to_numpy
 
-from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows
 from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
@@ -22,6 +19,7 @@ from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
 from ..search.find import AllowedTypes
 from ..search.live import LiveIndex, LivePart
+from .gradients import finish
 from .layouts import LAYOUTS, TrainingBatch
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
@@ -162,15 +160,8 @@ class TrainingSession:
         if not self._n_mentions:
             self.latest = None
             return False
-        towers = [tower_module(tower) for tower in self.model.layers]
-        gradients = [p.grad for tower in towers for p in tower.parameters() if p.grad is not None]
-        norms = torch.stack(torch._foreach_norm(gradients)).double()
-        norm = norms.square().sum().sqrt().item() / self._n_mentions
-        if not math.isfinite(norm):
-            raise PelError("The gradient is not finite: training has diverged; lower [training.optimizer] learn_rate.")
+        norm = finish(map(tower_module, self.model.layers), self._n_mentions, max_norm)
         self.latest = Update(self._loss / self._n_mentions, norm)
-        scale = min(1.0, max_norm / norm) if max_norm and norm else 1.0
-        torch._foreach_mul_(gradients, scale / self._n_mentions)
         self._n_mentions, self._loss = 0, 0.0
         return True
 

@@ -23,7 +23,7 @@ class Logistic(NamedTuple):
     from its mean.
 
     Attributes:
-        means: (e,), in the order of `EVIDENCE`.
+        means: (e,), in the order of the columns.
         spreads: (e,), over 0.
         weights: (e,).
         pairs: (e, e), symmetric: what two columns say together.
@@ -45,15 +45,15 @@ class Logistic(NamedTuple):
         """Of the evidence (…, e), (…)."""
         return _curve(self.intercept + self.shares(evidence).sum(axis=-1))
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+    def to_dict(self, columns: Sequence[str] = EVIDENCE) -> dict[str, Any]:
+        """As JSON, with the names of the `columns`."""
         values = {key: np.asarray(value).tolist() for key, value in self._asdict().items()}
-        return {"columns": list(EVIDENCE), **values}
+        return {"columns": list(columns), **values}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Logistic | None:
-        """Read what `to_dict` gave; None for the columns of another version."""
-        if stored["columns"] != list(EVIDENCE):
+    def from_dict(cls, stored: Mapping[str, Any], columns: Sequence[str] = EVIDENCE) -> Logistic | None:
+        """Read what `to_dict` gave; None for other `columns`, of another version."""
+        if stored["columns"] != list(columns):
             return None
         arrays = {key: np.array(stored[key]) for key in cls._fields[:-1]}
         return cls(**arrays, intercept=stored["intercept"])

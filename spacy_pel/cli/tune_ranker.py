@@ -1,0 +1,80 @@
+"""`spacy pel tune-ranker`: fits what a ranker does with its scores to development mentions, and stores it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import PelError
+from .app import command
+from .pipeline import CODE, GPU_ID, load_linker
+from .printing import msg
+from .tuning import to_tune_on
+
+LINKER_DECIDES = "the linker decides"
+
+
+@command("tune-ranker")
+def tune_ranker(
+    pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker, its KB, and a pel_ranker")],
+    dev: Annotated[Path, typer.Argument(help="A corpus with gold mentions, .spacy or .jsonl", metavar="DEV")],
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Print recall@1 over the share of the mentions that is ranked anew")
+    ] = False,
+    gain: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Rank no more mentions anew than this share of the gain in recall@1 needs, such as 0.95 [default: all]",
+        ),
+    ] = None,
+    code: CODE = None,
+    gpu_id: GPU_ID = -1,
+) -> None:
+    """Fit what the linker's scores count beside those of the ranker, the probability that a link is right
+    (`ent._.kb_prob`) and the NIL threshold, and store all of them in the pipeline. With fewer than 20 NIL mentions the
+    linker goes on to decide on NIL.
+
+    `--cost` and `--gain` need the linker's own probabilities: run `tune-nil` before.
+
+    Example: python -m spacy pel tune-ranker ranker corpus/dev.spacy
+
+    Example: python -m spacy pel tune-ranker ranker corpus/dev.spacy --cost --gain 0.95
+    """
+    from ..evaluation.evaluate import find_ranker
+    from ..files.parts import STATE, write_state
+
+    nlp, _, _ = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    found = find_ranker(nlp)
+    if found is None:
+        raise PelError(f"{pipeline} has no pel_ranker: its components are {', '.join(nlp.pipe_names)}")
+    name, ranker = found
+    with to_tune_on(nlp, dev, None) as given:
+        tuned = ranker.tune(given["docs"], gain=gain, progress=True)
+    write_state(nlp.path / name, ranker.tuned.to_dict())
+    msg.good(f"Wrote {nlp.path / name / STATE}")
+    if tuned.too_few is not None:
+        msg.warn(f"{tuned.too_few} {LINKER_DECIDES.capitalize()} on NIL.")
+    if cost and not tuned.costs:
+        msg.warn("The linker has no probabilities to say what is gained by which mentions: run `tune-nil` first.")
+    if cost and tuned.costs:
+        rows = [(f"{one.share:.3f}", f"{one.below:.4f}", f"{one.recall_at_1:.4f}") for one in tuned.costs]
+        msg.table(rows, header=("Ranked anew", "Probability under", "recall_at_1"), aligns=("r", "r", "r"))
+    nil = tuned.nil
+    msg.table(
+        [
+            ("recall_at_1 of the linker", f"{tuned.before:.4f}"),
+            ("recall_at_1 by the ranker alone", f"{tuned.alone:.4f}"),
+            ("recall_at_1 by both", f"{tuned.after:.4f}"),
+            ("Weight of the linker's score", f"{tuned.weight:.4f}"),
+            ("NIL threshold", LINKER_DECIDES if nil is None else f"{nil.threshold:.6f}"),
+            ("NIL F1", "-" if nil is None else f"{nil.f1:.4f}"),
+            ("NIL F1 on other documents", "-" if tuned.elsewhere is None else str(tuned.elsewhere)),
+            ("Calibration error", f"{tuned.link_ece:.4f}"),
+            ("Ranked anew", "all" if tuned.below is None else f"those under a probability of {tuned.below:.4f}"),
+        ],
+        aligns=("l", "r"),
+    )

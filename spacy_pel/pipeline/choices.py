@@ -1,0 +1,62 @@
+"""What a ranker learns from: gold mentions, each with the candidates of the linker and its own entity among them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..kb.entity import Entity
+from ..mentions.gold import GoldMention
+from ..search.find import as_read
+from ..training.ranking import Choice
+from .candidates import KeptCandidates
+
+
+class Choices:
+    """Makes them of gold mentions.
+
+    Args:
+        linker: With its KB, indexed.
+        kept: What it finds.
+        top_n: How many candidates there are of a mention.
+        seed: Of the draws, where a mention has several correct entities.
+    """
+
+    def __init__(self, linker: Any, kept: KeptCandidates, top_n: int, seed: int) -> None:
+        self._linker, self._kept, self._top_n = linker, kept, top_n
+        self._rng = np.random.default_rng(seed)
+        self._same: dict[int, set[int]] = defaultdict(set)
+        for one, other in linker.kb.same_concepts().tolist():
+            self._same[one].add(other)
+            self._same[other].add(one)
+
+    def of(self, mentions: Sequence[GoldMention]) -> list[Choice]:
+        """The choices of those of `mentions` that the KB has an entity for. Where no correct one is among the
+        candidates, one takes the place of the last. Entities that the KB marks as the same concept as a correct one are
+        not wrong."""
+        found = self._kept.of(mentions)
+        rows = self._linker.kb.rows({id_ for ids in (*found, *(one.ids for one in mentions)) for id_ in ids})
+        spans = as_read([one.span for one in mentions], self._linker.settings.resolve_abbreviations)
+        entities: dict[str, Entity] = {}
+        choices = []
+        for mention, span, ids in zip(mentions, spans, found, strict=True):
+            gold = [id_ for id_ in mention.ids if id_ in rows]
+            if not gold or not ids:
+                continue
+            ids = [id_ for id_ in ids if id_ in rows]
+            if set(gold).isdisjoint(ids):
+                ids = [*ids[: self._top_n - 1], gold[self._rng.integers(len(gold))]]
+            entities |= {id_: self._linker.kb[id_] for id_ in ids if id_ not in entities}
+            not_wrong = {rows[id_] for id_ in gold}.union(*(self._same.get(rows[id_], ()) for id_ in gold))
+            choices.append(
+                Choice(
+                    span,
+                    [entities[id_] for id_ in ids],
+                    [id_ in gold for id_ in ids],
+                    [rows[id_] not in not_wrong for id_ in ids],
+                )
+            )
+        return choices

@@ -1,0 +1,383 @@
+"""The `pel_ranker` component: what a linker has found for each mention, read together with it and ranked anew.
+
+Every `spacy.blank` imports it, so it imports spaCy only; torch and transformers load with a ranker.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spacy.language import Language
+from spacy.pipeline import TrainablePipe
+from spacy.tokens import Doc, Span
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.vocab import Vocab
+from thinc.api import Model, Optimizer
+
+from ..checks import check_count, check_flag, check_number, refused
+from ..errors import PelError
+from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions, with_successors
+from ..mentions.links import Link, links_of, mentions_of, write_links
+from .settings import Threshold
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ..training.adversarial import FGSM
+    from ..training.ranking import RankingSession
+    from .choices import Choices
+    from .linker import PelLinker
+    from .ranker_tuning import TunedRanker
+
+SECTION = "[components.pel_ranker]"
+EXAMPLES_CHECKED = 1000
+
+
+@dataclass(frozen=True)
+class RankSettings:
+    """The settings of a `pel_ranker`. Each is an attribute of the component too: `ranker.top_n = 8` holds from then on.
+
+    Attributes:
+        top_n: How many candidates of a mention are ranked anew; the others stay behind them.
+        rerank_below: Only mentions whose probability of being linked right (`ent._.kb_prob`) is under it are ranked
+            anew. "tuned": as `spacy pel tune-ranker` stored it, and all before; None: all.
+        use_gold_ents: Whether training takes the mentions of the reference; False for those predicted entities that
+            match one of them.
+
+    Raises:
+        PelError: For a value that a setting cannot have.
+    """
+
+    top_n: int = 16
+    rerank_below: Threshold = "tuned"
+    use_gold_ents: bool = True
+
+    def __post_init__(self) -> None:
+        check_count(SECTION, "top_n", self.top_n, least=2)
+        if self.rerank_below != "tuned":
+            check_number(SECTION, "rerank_below", self.rerank_below, least=0, optional=True, hint=', or "tuned"')
+        check_flag(SECTION, "use_gold_ents", self.use_gold_ents)
+
+
+SETTINGS = tuple(field.name for field in fields(RankSettings))
+
+
+@Language.factory(
+    "pel_ranker",
+    requires=["doc.ents", "token.ent_kb_id", "span._.kb_ents"],
+    assigns=["token.ent_kb_id", "span._.kb_ents"],
+    default_config={
+        "model": {"@architectures": "spacy_pel.CrossEncoder.v1"},
+        "adversarial": {"@misc": "spacy_pel.FGSM.v1"},
+        **asdict(RankSettings()),
+        "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
+    },
+    default_score_weights={"nel_recall_at_1": 1.0, "nel_recall_at_64": 0.0},
+)
+def make_ranker(
+    nlp: Language,
+    name: str,
+    model: Model,
+    adversarial: Any | None,
+    top_n: int,
+    rerank_below: Threshold,
+    use_gold_ents: bool,
+    scorer: Callable | None,
+) -> "PelRanker":
+    """Build a `pel_ranker`.
+
+    Args:
+        nlp: The pipeline.
+        name: Of the component.
+        model: A cross-encoder, `spacy_pel.CrossEncoder.v1`.
+        adversarial: `spacy_pel.FGSM.v1`, or null for none.
+        scorer: `spacy_pel.link_scorer.v1`.
+
+    The other arguments are the settings of `RankSettings`.
+    """
+    if adversarial is not None and not hasattr(adversarial, "step"):
+        raise refused(SECTION, "adversarial", adversarial, 'make it a section with "@misc": "spacy_pel.FGSM.v1"')
+    settings = RankSettings(top_n, rerank_below, use_gold_ents)
+    return PelRanker(nlp.vocab, model, name, adversarial=adversarial, settings=settings, scorer=scorer)
+
+
+class PelRanker(TrainablePipe):
+    """Ranks the first candidates of the `pel_linker` before it anew, with a cross-encoder that reads a mention and an
+    entity together, and links each mention to the best.
+
+    It changes what the linker has set: `ent.kb_id_`, `ent._.kb_ents` (in another order, with the scores of the linker)
+    and `ent._.kb_prob`. Before `tune-ranker` a mention that the linker calls NIL stays NIL, and none has a probability.
+
+    Attributes:
+        linker: The one before it, or None.
+        adversarial: FGSM, or None.
+        settings: How it ranks.
+        tuned: What was tuned on mentions.
+        session: The training that is going on, or None.
+        scorer: What `score` calls, or None.
+    """
+
+    model: Model
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: Model,
+        name: str = "pel_ranker",
+        *,
+        adversarial: "FGSM | None" = None,
+        settings: RankSettings | None = None,
+        scorer: Callable | None = None,
+    ) -> None:
+        from ..tuning.ranking import RankTuned
+
+        super().__init__(vocab, model, name)
+        self.linker: PelLinker | None = None
+        self.adversarial = adversarial
+        self.settings = settings or RankSettings()
+        self.tuned: RankTuned = RankTuned()
+        self.session: RankingSession | None = None
+        self.scorer = scorer
+        self._choices: Choices | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in SETTINGS:
+            return getattr(self.settings, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in SETTINGS:
+            name, value = "settings", replace(self.settings, **{name: value})
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *SETTINGS]
+
+    def listen_to(self, linker: "PelLinker") -> None:
+        """Rank what `linker` finds. spaCy arranges that for each linker before the ranker; the last one counts."""
+        if linker is not self.linker:
+            self.linker, self._choices = linker, None
+
+    def require_linker(self) -> "PelLinker":
+        """The linker, with its KB.
+
+        Raises:
+            PelError: There is none, it has no KB, or it finds less than `top_n` candidates.
+        """
+        if self.linker is None:
+            raise PelError(f'{self.name} ranks what a pel_linker finds: add one with nlp.add_pipe("pel_linker").')
+        self.linker.require_kb()
+        if self.settings.top_n > self.linker.settings.top_k:
+            raise PelError(
+                f"{SECTION}: top_n = {self.settings.top_n} is more than the top_k = {self.linker.settings.top_k} "
+                f"candidates that {self.linker.name} searches; lower it, or raise top_k there."
+            )
+        return self.linker
+
+    # --- ranking ---
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
+        """Rank the candidates of the mentions of `docs`.
+
+        Returns:
+            For every Doc its links.
+
+        Raises:
+            PelError: Without a linker and its KB, or without weights.
+        """
+        docs = list(docs)
+        linker = self.require_linker()
+        key, shown = linker.settings.spans_key, linker.settings.max_candidates
+        spans = [mentions_of(doc, key) for doc in docs]
+        before = [link for doc in docs for link in links_of(doc, key)]
+        ranked = iter(self.rerank([span for own in spans for span in own], before))
+        links = [[next(ranked) for _ in own] for own in spans]
+        return [[link._replace(candidates=link.candidates[:shown]) for link in own] for own in links]
+
+    def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
+        """Write what `predict` found to the Docs."""
+        key = self.require_linker().settings.spans_key
+        for doc, links in zip(docs, scores, strict=True):
+            write_links(doc, links, key, overwrite=True)
+
+    def rerank(self, spans: Sequence[Span], links: Sequence[Link]) -> list[Link]:
+        """The links of n mentions with their first `top_n` candidates in the order of their new scores.
+
+        Args:
+            spans: The mentions.
+            links: What the linker says of each.
+
+        Raises:
+            PelError: Without a linker and its KB, or without weights.
+        """
+        from .ranking import rerank
+
+        return rerank(self, spans, links)
+
+    @property
+    def threshold(self) -> float | None:
+        """The NIL threshold in force: the ranker's, where one was tuned, or that of the linker."""
+        return self.require_linker().threshold if self.tuned.nil_threshold is None else self.tuned.nil_threshold
+
+    def tune(self, docs: Iterable[Doc], **options: Any) -> "TunedRanker":
+        """Fit to the gold mentions of `docs` what the scores of the linker count beside the ranker's, the probability
+        that a link is right, the NIL threshold, and which mentions need not be ranked anew; and keep it in `tuned`. See
+        `spacy_pel.pipeline.ranker_tuning`."""
+        from .ranker_tuning import tune_ranker
+
+        return tune_ranker(self, docs, **options)
+
+    # --- training ---
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Language | None = None,
+        encoder_loader: Callable | None = None,
+        candidates: Path | None = None,
+    ) -> None:
+        """Load the encoder to begin with, and let the linker find the candidates of all training mentions.
+
+        Args:
+            get_examples: Gives the training examples.
+            nlp: The pipeline, which is not used.
+            encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there, and begins with a copy of
+                the linker's encoder of mentions where there are none.
+            candidates: A file where the candidates are kept for the next training; None: they are not.
+
+        Raises:
+            PelError: Without a linker and its KB, or if none of the first gold ids is in the KB.
+        """
+        from ..models.bi_encoder import encoder_of
+        from ..models.cross_encoder import has_encoder, set_encoder
+        from ..tuning.ranking import RankTuned
+
+        validate_get_examples(get_examples, "PelRanker.initialize")
+        linker = self.require_linker()
+        if encoder_loader is not None:
+            set_encoder(self.model, encoder_loader())
+        elif not has_encoder(self.model):
+            set_encoder(self.model, encoder_of(linker.model))
+        self.session, self.tuned = None, RankTuned()
+        mentions = [mention for eg in get_examples() for mention in gold_mentions(eg.reference) if mention.is_linked]
+        check_gold_ids(mentions[:EXAMPLES_CHECKED], linker.require_kb())
+        kept = self._begin(candidates)
+        if self.settings.use_gold_ents:
+            kept.of(with_successors(mentions, linker.require_kb()), progress=True)
+            kept.write()
+
+    def _begin(self, candidates: Path | None = None) -> Any:
+        """Begin to keep what the linker finds."""
+        import numpy
+
+        from .candidates import KeptCandidates
+        from .choices import Choices
+
+        kept = KeptCandidates(self.require_linker(), self.settings.top_n, candidates and Path(candidates))
+        self._choices = Choices(self.linker, kept, self.settings.top_n, numpy.random.randint(2**31))
+        return kept
+
+    def set_model(self, model: Model) -> None:
+        """Rank with this cross-encoder from now on."""
+        self.model, self.session = model, None
+
+    def begin_training(self) -> "RankingSession":
+        """The session that updates the model: the one that goes on, or a new one."""
+        from ..training.ranking import RankingSession
+
+        if self._choices is None:
+            self._begin()
+        self.session = self.session or RankingSession(self.model, self.adversarial)
+        return self.session
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch of Examples. It begins a training if none goes on.
+
+        Args:
+            examples: With gold mentions.
+            drop: Ignored: the `encoder_loader` sets the dropout of a transformer.
+            sgd: The optimizer; None to add up gradients only.
+            losses: Gets the mean loss of the mentions that have an entity in the KB.
+        """
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, "PelRanker.update")
+        linker, session = self.require_linker(), self.begin_training()
+        key, gold = linker.settings.spans_key, self.settings.use_gold_ents
+        mentions = [mention for eg in examples for mention in training_mentions(eg, gold, key)]
+        assert self._choices is not None
+        choices = self._choices.of(with_successors(mentions, linker.require_kb()))
+        losses[self.name] += session.accumulate(choices)
+        if sgd not in (None, False):
+            self.finish_update(sgd)
+        return losses
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Apply the accumulated gradients. Does nothing if no mention contributed a loss."""
+        from ..models.cross_encoder import pair_tower
+        from ..tuning.ranking import RankTuned
+
+        if self.session is None or not self.session.finish_gradients(getattr(sgd, "max_gradient_norm", None)):
+            return
+        self.model.finish_update(sgd)
+        pair_tower(self.model).weights_changed()
+        self.tuned = RankTuned()
+
+    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+        """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64, nel_nil_f1."""
+        from ..evaluation.ranking import Reranked
+
+        if self.scorer is None:
+            return {}
+        return self.scorer(examples, linker=Reranked(self.require_linker(), self), **kwargs)
+
+    # --- saving ---
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write the cross-encoder and what was tuned to a folder."""
+        from .ranker_saving import write_ranker
+
+        write_ranker(self, Path(path), exclude)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "Self":
+        """Read a ranker that `to_disk` wrote, whatever its architecture.
+
+        Raises:
+            PelError: Naming what is broken.
+        """
+        from .ranker_saving import read_ranker
+
+        read_ranker(self, Path(path), exclude)
+        return self
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """The folder of `to_disk` as one byte string."""
+        from .ranker_saving import ranker_to_bytes
+
+        return ranker_to_bytes(self, exclude)
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Self":
+        """Read what `to_bytes` wrote."""
+        from .ranker_saving import ranker_from_bytes
+
+        ranker_from_bytes(self, data, exclude)
+        return self
+
+    def __reduce__(self) -> tuple:
+        from .ranker_saving import pickled
+
+        return *pickled(self), self.linker
+
+    def __setstate__(self, linker: "PelLinker | None") -> None:
+        if linker is not None:
+            linker.find_listeners(self)

@@ -1,0 +1,100 @@
+"""A ranker as a folder or as bytes: its weights, and what was tuned.
+
+pel_ranker/
+  cfg           what was tuned, and the names and hashes of the rest, as JSON: see `spacy_pel.files.parts`
+  vocab/        spaCy's
+  model/        the cross-encoder: see `spacy_pel.models.cross_storage`
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from spacy.vocab import Vocab
+
+from ..errors import PelError
+from ..files.packing import pack_folder, unpack_folder
+from ..files.parts import STATE, Layout
+from ..models.cross_encoder import has_encoder, make_cross_encoder
+from ..models.cross_storage import load, save
+from ..tuning.ranking import RankTuned
+
+LAYOUT = Layout(hashed=("vocab", "model"))
+
+
+def write_ranker(ranker: Any, path: Path, exclude: Iterable[str]) -> None:
+    """Write a ranker to the folder `path`, in place of all that is saved there. What is excluded stays as it is.
+
+    Raises:
+        PelError: The ranker has no weights.
+    """
+    excluded, before = set(exclude), LAYOUT.read_before_writing(path)
+    writers: dict[str, Callable[[Path], object]] = {
+        "vocab": lambda p: ranker.vocab.to_disk(p, exclude=("strings", "vectors")),
+        "model": lambda p: save(ranker.model, p),
+    }
+    kept = {part: record["name"] for part, record in (before.parts if before else {}).items() if part in excluded}
+    state = before.state if before and STATE in excluded else ranker.tuned.to_dict()
+    LAYOUT.write(path, state, {part: writer for part, writer in writers.items() if part not in excluded}, kept=kept)
+
+
+def read_ranker(ranker: Any, path: Path, exclude: Iterable[str]) -> None:
+    """Read into `ranker` what `write_ranker` wrote, whatever its architecture.
+
+    Raises:
+        PelError: Naming what is broken.
+    """
+    excluded, saved = set(exclude), LAYOUT.read(path)
+    if saved is None:
+        raise PelError(f"{path}: no {ranker.name} was saved here; if saving was interrupted, save again.")
+    parts = {part: saved.path(part) for part in ("vocab", "model") if part not in excluded}
+    for part in parts:
+        saved.check(part)
+    if STATE not in excluded:
+        try:
+            ranker.tuned = RankTuned.from_dict(saved.state)
+        except (TypeError, ValueError, KeyError) as error:
+            raise PelError(f"{path / STATE}: what was tuned cannot be read ({error}); tune it again.") from error
+    if vocab := parts.get("vocab"):
+        ranker.vocab.from_disk(vocab, exclude=("strings", "vectors"))
+    if "model" in parts:
+        ranker.set_model(load(parts["model"] or path / "model", ranker.model.attrs["settings"]["precision"]))
+
+
+def ranker_to_bytes(ranker: Any, exclude: Iterable[str]) -> bytes:
+    """The folder of `write_ranker` as one byte string."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_ranker(ranker, Path(folder), exclude)
+        return pack_folder(Path(folder))
+
+
+def ranker_from_bytes(ranker: Any, data: bytes, exclude: Iterable[str]) -> None:
+    """Read into `ranker` what `ranker_to_bytes` gave.
+
+    Raises:
+        PelError: As for `read_ranker`, or if `data` is something else.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        unpack_folder(data, Path(folder))
+        read_ranker(ranker, Path(folder), exclude)
+
+
+def pickled(ranker: Any) -> tuple[Callable, tuple]:
+    """What pickles a ranker."""
+    options = {"adversarial": ranker.adversarial, "settings": ranker.settings, "scorer": ranker.scorer}
+    data = ranker.to_bytes(exclude=("vocab",)) if has_encoder(ranker.model) else None
+    settings = ranker.model.attrs["settings"]
+    return ranker_from_parts, (type(ranker), ranker.vocab, ranker.name, settings, options, data)
+
+
+def ranker_from_parts(
+    kind: Callable, vocab: Vocab, name: str, settings: dict[str, Any], options: dict[str, Any], data: bytes | None
+) -> Any:
+    """A ranker that was pickled: of the class `kind`, with the settings of its model, its arguments and its bytes."""
+    ranker = kind(vocab, make_cross_encoder(**settings), name, **options)
+    if data is not None:
+        ranker.from_bytes(data, exclude=("vocab",))
+    return ranker

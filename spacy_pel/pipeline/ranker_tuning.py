@@ -1,0 +1,181 @@
+"""A ranker tuned on annotated Docs: what the linker's scores count beside its own, probabilities, NIL, and which
+mentions need not be ranked anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from spacy.tokens import Doc
+
+from ..errors import PelError
+from ..evaluation.ranking import find_mentions
+from ..mentions.gold import GoldMention, docs_given, gold_of
+from ..mentions.links import Link
+from ..mentions.ranked import RankedMention
+from ..tuning.calibration import calibration_metrics
+from ..tuning.choice import fit_choice
+from ..tuning.decision import Deciding, fit_logistic
+from ..tuning.enough import few_for_threshold
+from ..tuning.nil import NilThreshold, Outcomes, tune_threshold
+from ..tuning.ranking import RankTuned, decided, in_order
+from ..tuning.resampling import Interval, f1_elsewhere
+from .ranking import scores_of
+
+PRIOR = 10.0  # of the weight of the linker's score: its cosines differ by tenths, scores of a ranker by ones
+COSTS = 20  # shares that are tried
+
+
+class Cost(NamedTuple):
+    """What is gained where mentions of which the linker is sure are left alone.
+
+    Attributes:
+        share: Of the mentions, that is ranked anew.
+        below: The probability of the linker under which they are.
+        recall_at_1: Of the mentions in the KB.
+    """
+
+    share: float
+    below: float
+    recall_at_1: float
+
+
+class TunedRanker(NamedTuple):
+    """What `tune_ranker` has found.
+
+    Attributes:
+        weight: Of the linker's score beside the ranker's.
+        before: Recall@1 of the linker, on the mentions that were tuned on.
+        alone: That by the scores of the ranker alone.
+        after: That with both.
+        nil: The NIL threshold and what it reaches; None where NIL mentions were too few: the linker decides.
+        elsewhere: The F1 of the NIL class on other documents.
+        link_ece: The expected calibration error of the probabilities.
+        costs: Recall@1 over the share that is ranked anew; empty where the linker has no probabilities.
+        below: See `RankTuned.rerank_below`.
+        too_few: A sentence that says what was too little; None for enough.
+    """
+
+    weight: float
+    before: float
+    alone: float
+    after: float
+    nil: NilThreshold | None
+    elsewhere: Interval | None
+    link_ece: float | None
+    costs: list[Cost]
+    below: float | None
+    too_few: str | None
+
+
+def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, progress: bool = False) -> TunedRanker:
+    """See `PelRanker.tune`.
+
+    Args:
+        ranker: A `PelRanker` with weights and a linker.
+        docs: Docs with gold mentions.
+        gain: The share of the gain in recall@1 that is to be had with as few mentions as possible; None: all mentions
+            are ranked anew.
+        progress: Whether to show bars.
+
+    Raises:
+        PelError: Where no mention has its entity among its candidates; with a gain, where the linker has no
+            probabilities.
+    """
+    linker, depth = ranker.require_linker(), ranker.settings.top_n
+    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
+    found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
+    links = linker.links([one.found for one in found])
+    scores = scores_of(ranker, [mention.span for mention in mentions], links, progress=progress)
+    weight = _weight(mentions, links, scores)
+    made, evidence = in_order(links, scores, weight)
+    tuned, nil, elsewhere, too_few = _decision(mentions, made, evidence, linker.kb)
+    before, alone, after = (
+        Outcomes.of(_ranked(mentions, own), linker.kb) for own in (links, in_order(links, scores, 0.0)[0], made)
+    )
+    costs = _costs(links, before, after)
+    ranker.tuned = replace(tuned, weight=weight, rerank_below=_below(costs, gain))
+    link_ece = calibration_metrics(_ranked(mentions, decided(made, evidence, ranker.tuned)))["link_ece"]
+    return TunedRanker(
+        weight=weight,
+        before=_recall(before),
+        alone=_recall(alone),
+        after=_recall(after),
+        nil=nil,
+        elsewhere=elsewhere,
+        link_ece=link_ece,
+        costs=costs,
+        below=ranker.tuned.rerank_below,
+        too_few=too_few,
+    )
+
+
+def _recall(outcomes: Outcomes) -> float:
+    """Recall@1 of the mentions in the KB."""
+    return float((outcomes.rank[~outcomes.nil] == 1).mean())
+
+
+def _ranked(mentions: Sequence[GoldMention], links: Sequence[Link]) -> list[RankedMention]:
+    return [RankedMention.of(mention, link) for mention, link in zip(mentions, links, strict=True)]
+
+
+def _weight(mentions: Sequence[GoldMention], links: Sequence[Link], scores: Sequence[np.ndarray]) -> float:
+    """What the linker's scores weigh beside the ranker's."""
+    features, right = [], []
+    for mention, link, own in zip(mentions, links, scores, strict=True):
+        ids, theirs = np.array(link.candidates[: len(own)], dtype=object).reshape(-1, 2).T
+        there = np.isfinite(own)
+        features.append(np.column_stack([own, theirs.astype(np.float64)])[there])
+        right.append(np.isin(ids.astype(str), mention.ids)[there])
+    if not any(own.any() for own in right):
+        raise PelError("no mention has its entity among its candidates: there is nothing to tune a ranker on")
+    return fit_choice(features, right, [PRIOR]).weights[0]
+
+
+def _decision(
+    mentions: Sequence[GoldMention], made: Sequence[Link], evidence: np.ndarray, kb: Any
+) -> tuple[RankTuned, NilThreshold | None, Interval | None, str | None]:
+    """What decides on the links that the ranker has `made`: what was fitted, what it reaches, here and on other
+    documents, and what was too little."""
+    ranked = _ranked(mentions, made)
+    outcomes = Outcomes.of(ranked, kb)
+    there = np.array([bool(link.candidates) for link in made], dtype=bool)
+    tuned = RankTuned(right=fit_logistic(evidence[there], outcomes.rank[there] == 1))
+    n_nil = int(outcomes.nil.sum())
+    if (too_few := few_for_threshold(n_nil, len(mentions) - n_nil)) is not None:
+        return tuned, None, None, too_few
+    deciding = Deciding(outcomes, evidence)
+    tuned = replace(tuned, in_kb=fit_logistic(evidence[there], ~outcomes.nil[there]))
+    nil = tune_threshold(_ranked(mentions, decided(made, evidence, replace(tuned, nil_threshold=0.0))), kb)
+    elsewhere = f1_elsewhere(outcomes, [id(mention.span.doc) for mention in mentions], fit=deciding.in_kb)
+    return replace(tuned, nil_threshold=nil.threshold), nil, elsewhere, None
+
+
+def _costs(links: Sequence[Link], before: Outcomes, after: Outcomes) -> list[Cost]:
+    """Recall@1 where only the mentions of which the linker is least sure are ranked anew, from none to all."""
+    if not all(link.probability is not None for link in links if link.candidates):
+        return []
+    sure = np.array([link.probability or 0.0 for link in links])
+    costs = []
+    for share in np.linspace(0, 1, COSTS + 1):
+        below = float(np.quantile(sure, share)) if share < 1 else np.nextafter(1.0, 2.0)
+        anew = sure < below
+        hits = np.where(anew, after.rank, before.rank)[~before.nil] == 1
+        costs.append(Cost(float(anew.mean()), float(below), float(hits.mean())))
+    return costs
+
+
+def _below(costs: Sequence[Cost], gain: float | None) -> float | None:
+    """The least probability under which mentions must be ranked anew for that share of the gain.
+
+    Raises:
+        PelError: The linker has no probabilities.
+    """
+    if gain is None:
+        return None
+    if not costs:
+        raise PelError("the linker has no probabilities to tell which mentions need to be ranked: run `tune-nil` first")
+    least, most = costs[0].recall_at_1, costs[-1].recall_at_1
+    return next(one.below for one in costs if one.recall_at_1 >= least + gain * (most - least))

@@ -1,0 +1,79 @@
+"""A ranker at work: which mentions are ranked anew, what their candidates score, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from spacy.tokens import Span
+from spacy.util import minibatch
+from thinc.api import Model
+from tqdm import tqdm
+
+from ..kb.entity import Entity
+from ..mentions.links import Link
+from ..models.cross_encoder import score_pairs
+from ..search.find import as_read
+from ..tuning.ranking import RankTuned, decided, in_order
+
+AT_ONCE = 256  # mentions whose pairs are made at once
+
+
+class CanRank(Protocol):
+    """What ranks: a `pel_ranker`."""
+
+    model: Model
+    settings: Any
+    tuned: RankTuned
+
+    def require_linker(self) -> Any: ...
+
+
+def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> list[Link]:
+    """See `PelRanker.rerank`."""
+    doubtful = [i for i, link in enumerate(links) if link.candidates and _is_doubtful(ranker, link)]
+    chosen = [links[i] for i in doubtful]
+    scores = scores_of(ranker, [spans[i] for i in doubtful], chosen)
+    ranked = list(links)
+    made = decided(*in_order(chosen, scores, ranker.tuned.weight), ranker.tuned)
+    for i, link in zip(doubtful, made, strict=True):
+        ranked[i] = link
+    return ranked
+
+
+def _is_doubtful(ranker: CanRank, link: Link) -> bool:
+    setting = ranker.settings.rerank_below
+    below = ranker.tuned.rerank_below if setting == "tuned" else setting
+    return below is None or link.probability is None or link.probability < below
+
+
+def scores_of(
+    ranker: CanRank, spans: Sequence[Span], links: Sequence[Link], *, progress: bool = False
+) -> list[np.ndarray]:
+    """What the first `top_n` candidates of each mention score (c,); -inf where the KB has lost one meanwhile.
+
+    Args:
+        ranker: With weights and a linker.
+        spans: The mentions.
+        links: What the linker says of each.
+        progress: Whether to show a bar.
+    """
+    linker = ranker.require_linker()
+    read = as_read(spans, linker.settings.resolve_abbreviations)
+    scores: list[np.ndarray] = []
+    with tqdm(total=len(links), desc="Ranking", unit=" mentions", disable=None if progress else True) as bar:
+        for batch in minibatch(zip(read, links, strict=True), AT_ONCE):
+            scores += _scores(ranker, linker.kb, batch)
+            bar.update(len(batch))
+    return scores
+
+
+def _scores(ranker: CanRank, kb: Any, batch: Sequence[tuple[Span, Link]]) -> Iterator[np.ndarray]:
+    ids = [[id_ for id_, _ in link.candidates[: ranker.settings.top_n]] for _, link in batch]
+    there = kb.rows({id_ for own in ids for id_ in own})
+    entities: dict[str, Entity] = {id_: kb[id_] for id_ in there}
+    candidates = [[entities[id_] for id_ in own if id_ in entities] for own in ids]
+    flat = iter(score_pairs(ranker.model, [span for span, _ in batch], candidates).tolist())
+    for own in ids:
+        yield np.array([next(flat) if id_ in entities else -np.inf for id_ in own])

@@ -1,0 +1,33 @@
+"""How components behind a linker get to know it, and it them: the hook that spaCy has for those that listen."""
+
+from typing import Any
+
+
+class Upstream:
+    """What spaCy wants of a component that others listen to (`spacy.ty.ListenedToComponent`). It calls `find_listeners`
+    with each component behind this one, whenever the pipeline has changed.
+
+    Attributes:
+        listener_map: Those that listen, by name.
+    """
+
+    listeners: tuple = ()
+    listening_components: tuple = ()  # whose model has a layer that listens: none
+    listener_map: dict[str, Any] = {}  # spaCy sets another on each component  # noqa: RUF012
+
+    def find_listeners(self, component: Any) -> None:
+        """Make oneself known to `component`, if it wants that."""
+        if hasattr(component, "listen_to"):
+            self.listener_map = {**self.listener_map, component.name: component}
+            component.listen_to(self)
+
+    def candidates_wanted(self, least: int) -> int:
+        """How many candidates of a mention those behind want to find, and at least `least`."""
+        return max(least, *(component.settings.top_n for component in self.listener_map.values()), 0)
+
+    def add_listener(self, listener: Any, component_name: str) -> None:
+        """Do nothing: no layer listens."""
+
+    def remove_listener(self, listener: Any, component_name: str) -> bool:
+        """Say that no layer listens."""
+        return False

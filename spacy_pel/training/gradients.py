@@ -1,0 +1,29 @@
+"""The gradients that batches have added up, made those of a mean, and clipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+
+from ..errors import PelError
+
+
+def finish(modules: Iterable[torch.nn.Module], n: int, max_norm: float | None) -> float:
+    """Divide the gradients of all parameters by `n`, and clip them to `max_norm` (None: not at all) over all of them.
+
+    Returns:
+        The norm of the mean before it was clipped.
+
+    Raises:
+        PelError: It is not finite.
+    """
+    gradients = [p.grad for module in modules for p in module.parameters() if p.grad is not None]
+    norms = torch.stack(torch._foreach_norm(gradients)).double()
+    norm = norms.square().sum().sqrt().item() / n
+    if not math.isfinite(norm):
+        raise PelError("The gradient is not finite: training has diverged; lower [training.optimizer] learn_rate.")
+    scale = min(1.0, max_norm / norm) if max_norm and norm else 1.0
+    torch._foreach_mul_(gradients, scale / n)
+    return norm

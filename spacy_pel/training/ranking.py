@@ -1,0 +1,119 @@
+"""A training of a cross-encoder: mentions with their candidates in, its gradients out (Wiatrak et al. 2022, appendix
+B)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from spacy.tokens import Span
+from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
+from thinc.types import Floats2d
+
+from ..kb.entity import Entity
+from ..models.cross_encoder import behind_separator, pair_tower, rows_of_pairs
+from ..models.encoder import token_batches
+from .adversarial import FGSM
+from .gradients import finish
+from .losses import CrossEntropyLoss, score_gradient
+
+LOSS = CrossEntropyLoss()  # over the candidates of a mention: eq. 1
+
+
+class Choice(NamedTuple):
+    """A mention and what it is chosen among.
+
+    Attributes:
+        span: The mention.
+        candidates: The entities, of which one at least is right.
+        right: Whether each candidate (c,) is right.
+        wrong: Whether it is wrong; one that is neither takes no part.
+    """
+
+    span: Span
+    candidates: Sequence[Entity]
+    right: Sequence[bool]
+    wrong: Sequence[bool]
+
+
+class RankingSession:
+    """Updates a cross-encoder.
+
+    Attributes:
+        n_mentions: How many have given gradients since the latest update.
+    """
+
+    def __init__(self, model: Model, adversarial: FGSM | None) -> None:
+        self.model = model
+        self.adversarial = adversarial
+        self.n_mentions = 0
+        pair_tower(model).zero_grad()  # what a training before this one has left
+
+    def accumulate(self, choices: Sequence[Choice]) -> float:
+        """Add the gradients of a batch of mentions to the model's.
+
+        Returns:
+            The mean of their losses, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8); 0.0 without any.
+        """
+        if not choices:
+            return 0.0
+        rows = rows_of_pairs(self.model, [one.span for one in choices], [one.candidates for one in choices])
+        scores, backprop = self.model.begin_update(rows)
+        value, d_scores = loss_and_gradient(scores, choices)
+        d_inputs = backprop(d_scores)
+        if self.adversarial is not None:
+            scores, backprop = self.model.begin_update(rows.with_steps(self._steps(rows, d_inputs)))
+            extra, d_scores = loss_and_gradient(scores, choices)
+            backprop(self.adversarial.weight * d_scores)
+            value += self.adversarial.weight * extra
+        self.n_mentions += len(choices)
+        return value / len(choices)
+
+    def _steps(self, rows: Any, d_inputs: Sequence[Any]) -> list[Any]:
+        """The FGSM steps of the batches of `rows`, on the entity's part of each row: for the right candidate down its
+        score, for the others up theirs, which is up the loss for all."""
+        assert self.adversarial is not None
+        separator = pair_tower(self.model).separator
+        return [
+            self.adversarial.step(gradient, batch.mask & behind_separator(batch.ids, separator))
+            for gradient, (_, batch) in zip(d_inputs, token_batches(self.model, rows), strict=True)
+        ]
+
+    def finish_gradients(self, max_norm: float | None) -> bool:
+        """Make of the gradients that have been accumulated those of the mean loss, and clip them to `max_norm`.
+
+        Returns:
+            Whether there are any.
+
+        Raises:
+            PelError: If they are not finite.
+        """
+        if not self.n_mentions:
+            return False
+        finish([pair_tower(self.model)], self.n_mentions, max_norm)
+        self.n_mentions = 0
+        return True
+
+
+def loss_and_gradient(scores: Floats2d, choices: Sequence[Choice]) -> tuple[float, Floats2d]:
+    """Return the sum of the losses of m mentions, and its gradient by the `scores` (pairs, 1), mention by mention."""
+    flat = xp2torch(scores, device=get_torch_default_device())[:, 0]
+    counts = [len(one.candidates) for one in choices]
+    there = torch.as_tensor(np.arange(max(counts)) < np.array(counts)[:, None], device=flat.device)
+    right, wrong = (
+        _padded(there, [flag for one in choices for flag in getattr(one, key)]) for key in ("right", "wrong")
+    )
+    table = torch.zeros(there.shape, dtype=flat.dtype, device=flat.device)
+    table[there] = flat
+    table.requires_grad_()
+    value = LOSS(table, right, wrong).sum()
+    gradient: Any = torch2xp(score_gradient(value, table, right, wrong)[there][:, None].contiguous())
+    return value.item(), gradient
+
+
+def _padded(there: torch.Tensor, flags: Sequence[bool]) -> torch.Tensor:
+    padded = torch.zeros_like(there)
+    padded[there] = torch.as_tensor(flags, dtype=torch.bool, device=there.device)
+    return padded

@@ -1,0 +1,138 @@
+"""What is tuned of a ranker, and what it makes of the scores of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..kb.entity import NIL
+from ..mentions.links import Link, top_score
+from .decision import Logistic
+
+RANKED = (
+    "log-probability of the first among the candidates",
+    "lead over the next",
+    "score of the first by the linker",
+    "best score by the linker",
+    "lead over the next by the linker",
+    "log-odds of the linker",
+    "the linker's first is the same",
+)
+"""The columns of `ranked_evidence`. A lead is 0 with one candidate; log-odds are 0 where the linker has no
+probability."""
+
+SURE = 1e-6  # a probability of the linker that is nearer to 0 or 1 counts as this
+
+
+@dataclass(frozen=True)
+class RankTuned:
+    """What was tuned of a ranker.
+
+    Attributes:
+        weight: Of the linker's score beside the ranker's.
+        right: Whether the first is correct: `ent._.kb_prob`; None: none has a probability.
+        in_kb: Whether the KB has what the mention means; None: the linker decides on NIL.
+        nil_threshold: Of that probability.
+        rerank_below: The probability of the linker from which on a mention is not ranked anew; None: all are.
+    """
+
+    weight: float = 0.0
+    right: Logistic | None = None
+    in_kb: Logistic | None = None
+    nil_threshold: float | None = None
+    rerank_below: float | None = None
+
+    KEYS: ClassVar[tuple[str, ...]] = ("weight", "right", "in_kb", "nil_threshold", "rerank_below")
+
+    @property
+    def gives_probabilities(self) -> bool:
+        """Whether links have one."""
+        return self.right is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is written to the file `cfg` of a component."""
+        values = {key: getattr(self, key) for key in self.KEYS}
+        return {
+            key: value.to_dict(RANKED) if isinstance(value, Logistic) else value
+            for key, value in values.items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> RankTuned:
+        """Read what `to_dict` gave; other keys are ignored. Probabilities of another version are dropped."""
+        values = {key: stored[key] for key in cls.KEYS if key in stored}
+        for key in ("right", "in_kb"):
+            if key in values:
+                values[key] = Logistic.from_dict(values[key], RANKED)
+        if values.get("in_kb") is None:
+            values.pop("nil_threshold", None)
+        return cls(**values)
+
+
+def in_order(links: Sequence[Link], scores: Sequence[np.ndarray], weight: float) -> tuple[list[Link], np.ndarray]:
+    """Put the first candidates of each of n mentions into the order of what they score by the ranker, plus `weight`
+    times what they score by the linker.
+
+    Args:
+        links: What the linker says of each. What a NIL threshold is held against stays that of the linker.
+        scores: (c,), of the first candidates of each.
+        weight: Of the linker's scores.
+
+    Returns:
+        The links, and what the columns `RANKED` say of each (n, 7); zeros for one without candidates.
+    """
+    evidence = np.zeros((len(links), len(RANKED)))
+    ranked = []
+    for i, (link, own) in enumerate(zip(links, scores, strict=True)):
+        if len(own):
+            link, evidence[i] = _in_order(link, own, weight)
+        ranked.append(link)
+    return ranked, evidence
+
+
+def _in_order(link: Link, scores: np.ndarray, weight: float) -> tuple[Link, list[float]]:
+    n = len(scores)
+    by_linker = np.array([score for _, score in link.candidates[:n]])
+    together = scores + weight * by_linker
+    order = np.argsort(-together, kind="stable")
+    ranked = [link.candidates[i] for i in order.tolist()] + list(link.candidates[n:])
+    held = top_score(link.candidates) if link.confidence is None else link.confidence
+    best = together[order]
+    evidence = [
+        -float(np.logaddexp.reduce(best - best[0])),
+        float(best[0] - best[1]) if n > 1 else 0.0,
+        float(by_linker[order[0]]),
+        float(by_linker[0]),
+        float(by_linker[0] - by_linker[1]) if n > 1 else 0.0,
+        _log_odds(link.probability),
+        float(order[0] == 0),
+    ]
+    return Link(link.kb_id if link.kb_id == NIL else ranked[0][0], ranked, None, held), evidence
+
+
+def _log_odds(probability: float | None) -> float:
+    if probability is None:
+        return 0.0
+    bounded = min(max(probability, SURE), 1 - SURE)
+    return float(np.log(bounded / (1 - bounded)))
+
+
+def decided(links: Sequence[Link], evidence: np.ndarray, tuned: RankTuned) -> list[Link]:
+    """Links, with the columns `RANKED` of each (n, 7), with their probabilities, and NIL as was tuned."""
+    right, in_kb = (
+        [None] * len(links) if fitted is None else fitted.probability(evidence).tolist()
+        for fitted in (tuned.right, tuned.in_kb)
+    )
+    return [_decided(*each, tuned.nil_threshold) for each in zip(links, right, in_kb, strict=True)]
+
+
+def _decided(link: Link, right: float | None, in_kb: float | None, threshold: float | None) -> Link:
+    if not link.candidates:
+        return link
+    if in_kb is None or threshold is None:
+        return link._replace(probability=right)
+    return Link(NIL if in_kb < threshold else link.candidates[0][0], link.candidates, right, in_kb)

@@ -1,0 +1,159 @@
+"""A cross-encoder: its rows, their scores, and both again from disk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from tiny import ENTITIES, make_docs, write_encoder
+
+from spacy_pel.errors import PelError
+from spacy_pel.models.cross_encoder import (
+    behind_separator,
+    joined,
+    make_cross_encoder,
+    pair_tower,
+    rows_of_pairs,
+    score_pairs,
+    set_encoder,
+)
+from spacy_pel.models.cross_storage import load, save
+from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.token_rows import TokenRows
+
+NLP = spacy.blank("en")
+SIZES = {"mention_length": 20, "entity_length": 16, "precision": "fp32"}
+
+
+def make(folder, **settings):
+    torch.manual_seed(0)
+    model = make_cross_encoder(**SIZES | settings)
+    set_encoder(model, HFEncoder(str(folder))())
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module", params=["mean", "cls"])
+def model(request, folder):
+    return make(folder, pooling=request.param)
+
+
+@pytest.fixture(scope="module")
+def spans():
+    return [ent for doc in make_docs(NLP) for ent in doc.ents]
+
+
+def words(model, row):
+    return " ".join(model.attrs["row_builder"].tokenizer.convert_ids_to_tokens(row.tolist()))
+
+
+def test_a_row_is_the_mention_and_then_the_entity(model, spans):
+    rows = rows_of_pairs(model, spans[:2], [ENTITIES[:2], [ENTITIES[4]]])
+    assert [words(model, rows[i]).count("[CLS]") for i in range(len(rows))] == [1, 1, 1]
+    assert words(model, rows[2]).startswith(
+        "[CLS] she took aspirin after the [Ms] heart attack [Me] . [SEP] myocardial"
+    )
+    mention, entity = words(model, rows[1]).split(" [SEP] ", maxsplit=1)
+    assert mention == "[CLS] she took [Ms] aspirin [Me] after the heart attack ."
+    assert entity.startswith("lithium [SEP] chemical [SEP] li .") and entity.endswith("[SEP]")
+
+
+def test_each_part_is_cut_by_itself(model):
+    doc = NLP("aspirin " * 60)
+    rows = rows_of_pairs(model, [doc[30:31]], [ENTITIES])
+    mention = 20
+    assert (rows.lengths <= mention + 15).all() and rows.lengths.max() == mention + 15
+    for i in range(len(rows)):
+        assert words(model, rows[i]).split(" [SEP] ")[0].count("aspirin") == mention - 4
+
+
+def test_segments_tell_the_parts_apart(model, spans):
+    row = rows_of_pairs(model, spans[:1], [ENTITIES[:1]])[0]
+    separator = pair_tower(model).separator
+    behind = behind_separator(row[None], separator)[0]
+    first = row.tolist().index(separator)
+    assert not behind[: first + 1].any() and behind[first + 1 :].all()
+    assert (behind_separator(torch.as_tensor(row[None].astype("int64")), separator).numpy()[0] == behind).all()
+
+
+def test_scores_are_those_of_the_transformer_and_the_linear_layer(model, spans):
+    candidates = [ENTITIES[:5], ENTITIES[3:9]]
+    rows = rows_of_pairs(model, spans[:2], candidates)
+    scores = score_pairs(model, spans[:2], candidates)
+    module = pair_tower(model)
+    transformer = module.transformer.eval()
+    for i, score in enumerate(scores):
+        ids = torch.as_tensor(rows[i].astype("int64"))[None]
+        segments = torch.as_tensor(behind_separator(ids, module.separator), dtype=torch.long)
+        assert 0 < segments.sum() < segments.numel()
+        with torch.no_grad():
+            states = transformer(input_ids=ids, token_type_ids=segments).last_hidden_state[0]
+            pooled = states[0] if model.attrs["settings"]["pooling"] == "cls" else states.mean(0)
+            expected = module.linear(pooled).item()
+        assert score == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_score_does_not_depend_on_what_else_is_scored(model, spans):
+    together = score_pairs(model, spans, [ENTITIES] * len(spans)).reshape(len(spans), -1)
+    alone = np.concatenate([score_pairs(model, [span], [[ENTITIES[3]]]) for span in spans])
+    np.testing.assert_allclose(together[:, 3], alone, atol=1e-5)
+    assert score_pairs(model, [], []).shape == (0,)
+    assert score_pairs(model, spans[:2], [[], ENTITIES[:1]]).shape == (1,)
+
+
+def test_rows_are_joined_without_the_second_start():
+    left, right = TokenRows.from_lists([[1, 2], [3], []]), TokenRows.from_lists([[9, 4, 5], [9], [9, 6]])
+    rows = joined(left, right)
+    assert [rows[i].tolist() for i in range(3)] == [[1, 2, 4, 5], [3], [6]]
+
+
+def test_it_comes_back_from_disk(model, spans, tmp_path):
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model", "fp32")
+    assert again.attrs["settings"] == model.attrs["settings"]
+    np.testing.assert_array_equal(
+        score_pairs(again, spans, [ENTITIES] * len(spans)), score_pairs(model, spans, [ENTITIES] * len(spans))
+    )
+    (tmp_path / "model" / "score.safetensors").write_bytes(b"nothing")
+    with pytest.raises(PelError, match=r"no cross-encoder can be read .*score\.safetensors"):
+        load(tmp_path / "model", "fp32")
+
+
+def test_an_encoder_without_segments_has_none(folder, tmp_path, spans):
+    model = make(write_encoder(tmp_path / "one", type_vocab_size=1))
+    assert pair_tower(model).more_inputs(torch.zeros(1, 4, dtype=torch.long)) == {}
+    assert np.isfinite(score_pairs(model, spans[:1], [ENTITIES])).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"pooling": "mention"}, r"\[components.pel_ranker.model\]: pooling is 'mention'; choose one of mean, cls"),
+        ({"mention_length": 4}, r"\[components.pel_ranker.model\]: mention_length = 4"),
+        ({"precision": "fp8"}, "precision is 'fp8'"),
+        ({"mention_length": 50, "entity_length": 30}, r"pel_ranker.model\]: rows of 79 tokens are longer than the 64"),
+    ],
+)
+def test_what_cannot_be_is_refused(folder, settings, error):
+    with pytest.raises(PelError, match=error):
+        make(folder, **settings)
+
+
+def test_without_weights_it_says_what_to_do(spans, tmp_path):
+    with pytest.raises(PelError, match="pel_ranker has no encoder yet"):
+        score_pairs(make_cross_encoder(), spans[:1], [ENTITIES])
+    with pytest.raises(PelError, match="pel_ranker has no encoder yet"):
+        save(make_cross_encoder(), tmp_path / "model")
+
+
+def test_broken_weights_are_noticed(folder, spans):
+    model = make(folder)
+    with torch.no_grad():
+        pair_tower(model).linear.weight.fill_(float("nan"))
+    with pytest.raises(PelError, match="not finite"):
+        score_pairs(model, spans[:1], [ENTITIES])
