@@ -28,7 +28,7 @@ def tune_ranker(
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Rank no more mentions anew than this share of the gain in recall@1 needs, such as 0.95 [default: all]",
+            help="Rank no more mentions anew than this share of the gain in recall@1 needs: 0.95 [default: all]",
         ),
     ] = None,
     code: CODE = None,

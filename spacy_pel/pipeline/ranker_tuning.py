@@ -70,6 +70,48 @@ class TunedRanker(NamedTuple):
     too_few: str | None
 
 
+class Ranking(NamedTuple):
+    """Annotated mentions on which a ranker is tuned or measured, n of them.
+
+    Attributes:
+        mentions: The mentions.
+        links: What the linker says of each.
+        scores: What its first candidates score by the ranker (c,).
+    """
+
+    mentions: Sequence[GoldMention]
+    links: Sequence[Link]
+    scores: Sequence[np.ndarray]
+
+    def take(self, places: Iterable[int]) -> Ranking:
+        """Those at `places`."""
+        mentions, links, scores = zip(*((self.mentions[i], self.links[i], self.scores[i]) for i in places), strict=True)
+        return Ranking(mentions, links, scores)
+
+    def ranked(self, tuned: RankTuned | None = None) -> list[RankedMention]:
+        """As the linker has ranked them; with `tuned`, as the ranker does."""
+        links = self.links
+        if tuned is not None:
+            links = decided(*in_order(self.links, self.scores, tuned.weight), tuned)
+        return [RankedMention.of(*each) for each in zip(self.mentions, links, strict=True)]
+
+
+def rank_gold(ranker: Any, docs: Iterable[Doc], *, depth: int | None = None, progress: bool = False) -> Ranking:
+    """The annotated mentions of `docs`, linked, and the candidates scored.
+
+    Args:
+        ranker: A `PelRanker` with weights and a linker.
+        docs: Docs with gold mentions.
+        depth: How many candidates the links have; None: those that are scored.
+        progress: Whether to show bars.
+    """
+    linker, depth = ranker.require_linker(), depth or ranker.settings.top_n
+    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
+    found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
+    links = linker.links([one.found for one in found])
+    return Ranking(mentions, links, scores_of(ranker, [one.span for one in mentions], links, progress=progress))
+
+
 def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, progress: bool = False) -> TunedRanker:
     """See `PelRanker.tune`.
 
@@ -84,30 +126,30 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
         PelError: Where no mention has its entity among its candidates; with a gain, where the linker has no
             probabilities.
     """
-    linker, depth = ranker.require_linker(), ranker.settings.top_n
-    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
-    found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
-    links = linker.links([one.found for one in found])
-    scores = scores_of(ranker, [mention.span for mention in mentions], links, progress=progress)
-    weight = _weight(mentions, links, scores)
-    made, evidence = in_order(links, scores, weight)
-    tuned, nil, elsewhere, too_few = _decision(mentions, made, evidence, linker.kb)
+    ranking = rank_gold(ranker, docs, progress=progress)
+    ranker.tuned, found = fit_ranker(ranking, ranker.require_linker().kb, gain)
+    return found
+
+
+def fit_ranker(ranking: Ranking, kb: Any, gain: float | None = None) -> tuple[RankTuned, TunedRanker]:
+    """What `tune_ranker` keeps, and what it finds."""
+    weight = _weight(ranking)
+    tuned, nil, elsewhere, too_few = _decision(ranking, weight, kb)
     before, alone, after = (
-        Outcomes.of(_ranked(mentions, own), linker.kb) for own in (links, in_order(links, scores, 0.0)[0], made)
+        Outcomes.of(ranking.ranked(own), kb) for own in (None, RankTuned(), RankTuned(weight=weight))
     )
-    costs = _costs(links, before, after)
-    ranker.tuned = replace(tuned, weight=weight, rerank_below=_below(costs, gain))
-    link_ece = calibration_metrics(_ranked(mentions, decided(made, evidence, ranker.tuned)))["link_ece"]
-    return TunedRanker(
+    costs = _costs(ranking.links, before, after)
+    tuned = replace(tuned, rerank_below=_below(costs, gain))
+    return tuned, TunedRanker(
         weight=weight,
         before=_recall(before),
         alone=_recall(alone),
         after=_recall(after),
         nil=nil,
         elsewhere=elsewhere,
-        link_ece=link_ece,
+        link_ece=calibration_metrics(ranking.ranked(tuned))["link_ece"],
         costs=costs,
-        below=ranker.tuned.rerank_below,
+        below=tuned.rerank_below,
         too_few=too_few,
     )
 
@@ -117,14 +159,10 @@ def _recall(outcomes: Outcomes) -> float:
     return float((outcomes.rank[~outcomes.nil] == 1).mean())
 
 
-def _ranked(mentions: Sequence[GoldMention], links: Sequence[Link]) -> list[RankedMention]:
-    return [RankedMention.of(mention, link) for mention, link in zip(mentions, links, strict=True)]
-
-
-def _weight(mentions: Sequence[GoldMention], links: Sequence[Link], scores: Sequence[np.ndarray]) -> float:
+def _weight(ranking: Ranking) -> float:
     """What the linker's scores weigh beside the ranker's."""
     features, right = [], []
-    for mention, link, own in zip(mentions, links, scores, strict=True):
+    for mention, link, own in zip(*ranking, strict=True):
         ids, theirs = np.array(link.candidates[: len(own)], dtype=object).reshape(-1, 2).T
         there = np.isfinite(own)
         features.append(np.column_stack([own, theirs.astype(np.float64)])[there])
@@ -135,21 +173,21 @@ def _weight(mentions: Sequence[GoldMention], links: Sequence[Link], scores: Sequ
 
 
 def _decision(
-    mentions: Sequence[GoldMention], made: Sequence[Link], evidence: np.ndarray, kb: Any
+    ranking: Ranking, weight: float, kb: Any
 ) -> tuple[RankTuned, NilThreshold | None, Interval | None, str | None]:
-    """What decides on the links that the ranker has `made`: what was fitted, what it reaches, here and on other
-    documents, and what was too little."""
-    ranked = _ranked(mentions, made)
-    outcomes = Outcomes.of(ranked, kb)
-    there = np.array([bool(link.candidates) for link in made], dtype=bool)
-    tuned = RankTuned(right=fit_logistic(evidence[there], outcomes.rank[there] == 1))
+    """What decides on the links: what was fitted, what it reaches, here and on other documents, and what was too
+    little."""
+    _, evidence = in_order(ranking.links, ranking.scores, weight)
+    outcomes = Outcomes.of(ranking.ranked(RankTuned(weight=weight)), kb)
+    there = np.array([len(own) > 0 for own in ranking.scores], dtype=bool)
+    tuned = RankTuned(weight, right=fit_logistic(evidence[there], outcomes.rank[there] == 1))
     n_nil = int(outcomes.nil.sum())
-    if (too_few := few_for_threshold(n_nil, len(mentions) - n_nil)) is not None:
+    if (too_few := few_for_threshold(n_nil, len(outcomes.nil) - n_nil)) is not None:
         return tuned, None, None, too_few
-    deciding = Deciding(outcomes, evidence)
     tuned = replace(tuned, in_kb=fit_logistic(evidence[there], ~outcomes.nil[there]))
-    nil = tune_threshold(_ranked(mentions, decided(made, evidence, replace(tuned, nil_threshold=0.0))), kb)
-    elsewhere = f1_elsewhere(outcomes, [id(mention.span.doc) for mention in mentions], fit=deciding.in_kb)
+    nil = tune_threshold(ranking.ranked(replace(tuned, nil_threshold=0.0)), kb)
+    groups = [id(mention.span.doc) for mention in ranking.mentions]
+    elsewhere = f1_elsewhere(outcomes, groups, fit=Deciding(outcomes, evidence).in_kb)
     return replace(tuned, nil_threshold=nil.threshold), nil, elsewhere, None
 
 

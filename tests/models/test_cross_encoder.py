@@ -55,9 +55,7 @@ def words(model, row):
 def test_a_row_is_the_mention_and_then_the_entity(model, spans):
     rows = rows_of_pairs(model, spans[:2], [ENTITIES[:2], [ENTITIES[4]]])
     assert [words(model, rows[i]).count("[CLS]") for i in range(len(rows))] == [1, 1, 1]
-    assert words(model, rows[2]).startswith(
-        "[CLS] she took aspirin after the [Ms] heart attack [Me] . [SEP] myocardial"
-    )
+    assert words(model, rows[2]).startswith("[CLS] she took aspirin after the [Ms] heart attack [Me] . [SEP] myo")
     mention, entity = words(model, rows[1]).split(" [SEP] ", maxsplit=1)
     assert mention == "[CLS] she took [Ms] aspirin [Me] after the heart attack ."
     assert entity.startswith("lithium [SEP] chemical [SEP] li .") and entity.endswith("[SEP]")

@@ -66,7 +66,7 @@ def test_the_loss_is_cross_entropy_over_the_candidates(choices):
 
 def test_a_candidate_that_is_neither_takes_no_part(choices):
     one = choices[0]
-    neither = [i for i, right in enumerate(one.right) if not right][0]
+    neither = one.right.index(False)
     wrong = [flag and i != neither for i, flag in enumerate(one.wrong)]
     scores = np.linspace(-1, 1, len(one.candidates), dtype="float32")[:, None]
     value, gradient = loss_and_gradient(scores, [one._replace(wrong=wrong)])

@@ -1,0 +1,138 @@
+"""A ranker by the command line alone: `spacy train` behind a frozen linker, `tune-ranker`, `evaluate`, `link`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import spacy
+from spacy.tokens import DocBin
+from tiny import SENTENCES, make_docs, make_kb, make_pipeline, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+
+CONFIG = """
+[nlp]
+lang = "en"
+pipeline = ["pel_linker","pel_ranker"]
+
+[components]
+
+[components.pel_linker]
+source = "{folder}/linker"
+
+[components.pel_ranker]
+factory = "pel_ranker"
+top_n = 6
+adversarial = null
+
+[components.pel_ranker.model]
+@architectures = "spacy_pel.CrossEncoder.v1"
+mention_length = 24
+entity_length = 24
+precision = "fp32"
+
+[corpora]
+
+[corpora.train]
+@readers = "spacy_pel.MentionCorpus.v1"
+path = "{folder}/train.spacy"
+
+[corpora.dev]
+@readers = "spacy.Corpus.v1"
+path = "{folder}/train.spacy"
+
+[training]
+train_corpus = "corpora.train"
+dev_corpus = "corpora.dev"
+frozen_components = ["pel_linker"]
+annotating_components = ["pel_linker"]
+max_steps = 200
+seed = 0
+gpu_allocator = null
+eval_frequency = 100
+
+[training.batcher]
+@batchers = "spacy_pel.batch_by_mentions.v1"
+size = 6
+
+[training.optimizer]
+@optimizers = "spacy_pel.AdamW.v1"
+learn_rate = 0.003
+
+[training.score_weights]
+nel_recall_at_1 = 1.0
+nel_recall_at_64 = 0.0
+
+[initialize]
+
+[initialize.components]
+
+[initialize.components.pel_ranker]
+candidates = "{folder}/candidates.jsonl"
+
+[initialize.components.pel_ranker.encoder_loader]
+@misc = "spacy_pel.HFEncoder.v1"
+name = "{folder}/encoder"
+dropout = 0.0
+"""
+
+
+def pel(*arguments):
+    return CliRunner().invoke(pel_app, [str(one) for one in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranker")
+    encoder = write_encoder(folder / "encoder")
+    nlp, linker, _, _ = make_pipeline(encoder, make_kb(folder / "kb"), top_k=12, lexical=None, max_candidates=3)
+    linker.index(progress=False)
+    nlp.to_disk(folder / "linker")
+    DocBin(docs=make_docs(nlp)).to_disk(folder / "train.spacy")
+    nil = [(text, dict.fromkeys(mentions, "NIL")) for text, mentions in SENTENCES]
+    DocBin(docs=make_docs(nlp, [*SENTENCES * 4, *nil * 2])).to_disk(folder / "dev.spacy")
+    (folder / "ranker.cfg").write_text(CONFIG.format(folder=folder.as_posix()))
+    command = [sys.executable, "-m", "spacy", "train", folder / "ranker.cfg", "--output", folder / "training"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "LOSS PEL_R" in done.stdout and (folder / "candidates.jsonl").exists()
+    return folder
+
+
+def test_from_training_to_links(folder):
+    trained = folder / "training" / "model-last"
+    linker, ranked = folder / "linker.json", folder / "ranked.json"
+    for pipeline, file in ((folder / "linker", linker), (trained, ranked)):
+        assert pel("evaluate", pipeline, folder / "train.spacy", "--output", file).exit_code == 0
+    before, after = (json.loads(file.read_text()) for file in (linker, ranked))
+    assert before["recall_at_1"] < after["recall_at_1"] and before["recall_at_64"] == after["recall_at_64"]
+    assert after["reliability"] == []  # no probabilities yet
+
+    result = pel("tune-ranker", trained, folder / "dev.spacy", "--cost")
+    assert result.exit_code == 0 and "run `tune-nil` first" in result.output
+    assert pel("tune-nil", trained, folder / "dev.spacy").exit_code == 0
+    result = pel("tune-ranker", trained, folder / "dev.spacy", "--cost", "--gain", "0.9")
+    assert result.exit_code == 0, result.output
+    assert "recall_at_1 by both" in result.output and "Ranked anew" in result.output
+    ranker = spacy.load(trained).get_pipe("pel_ranker")
+    assert ranker.tuned.weight > 0 and ranker.tuned.nil_threshold is not None and ranker.tuned.rerank_below is not None
+    assert pel("evaluate", trained, folder / "dev.spacy", "--output", ranked).exit_code == 0
+    after = json.loads(ranked.read_text())
+    assert after["reliability"] and after["nil_threshold"] == ranker.tuned.nil_threshold
+
+    out = folder / "links.jsonl"
+    source = folder / "texts.jsonl"
+    ents = [{"start": 9, "end": 16}]
+    source.write_text(json.dumps({"text": "She took aspirin after the heart attack .", "ents": ents}) + "\n")
+    assert pel("link", trained, source, out).exit_code == 0
+    (ent,) = json.loads(out.read_text())["ents"]
+    assert len(ent["kb_ents"]) == 3 and 0 < ent["kb_prob"] < 1
+
+
+def test_a_pipeline_without_a_ranker(folder):
+    result = pel("tune-ranker", folder / "linker", folder / "dev.spacy")
+    assert result.exit_code == 1 and "has no pel_ranker: its components are pel_linker" in result.output

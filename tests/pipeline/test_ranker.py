@@ -1,0 +1,416 @@
+"""The component `pel_ranker`: behind a linker on a tiny random BERT."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Span
+from tiny import ENTITIES, SENTENCES, make_docs, make_examples, make_kb, make_pipeline, write_encoder
+
+from spacy_pel.errors import PelError
+from spacy_pel.evaluation.evaluate import evaluate
+from spacy_pel.kb.entity import NIL, Entity
+from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.mentions.links import Link
+from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.pipeline.candidates import KeptCandidates
+from spacy_pel.pipeline.choices import Choices
+from spacy_pel.pipeline.upstream import Upstream
+from spacy_pel.tuning.ranking import RankTuned
+
+MODEL = {"@architectures": "spacy_pel.CrossEncoder.v1", "mention_length": 24, "entity_length": 24, "precision": "fp32"}
+N_MENTIONS = sum(len(mentions) for _, mentions in SENTENCES)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A pipeline of a linker that was hardly trained and a ranker without training, and the encoder of both."""
+    folder = tmp_path_factory.mktemp("saved")
+    encoder = write_encoder(folder / "encoder")
+    nlp, linker, examples, _ = make_pipeline(encoder, make_kb(folder / "kb"), top_k=12, max_candidates=3, lexical=None)
+    linker.index(progress=False)
+    ranker = nlp.add_pipe("pel_ranker", config={"top_n": 6, "model": MODEL})
+    ranker.initialize(lambda: examples, nlp=nlp, encoder_loader=HFEncoder(str(encoder), dropout=0.0))
+    nlp.to_disk(folder / "pipeline")
+    return folder
+
+
+@pytest.fixture
+def nlp(saved):
+    return spacy.load(saved / "pipeline")
+
+
+@pytest.fixture
+def ranker(nlp):
+    return nlp.get_pipe("pel_ranker")
+
+
+@pytest.fixture
+def linker(nlp):
+    return nlp.get_pipe("pel_linker")
+
+
+def linked(nlp):
+    return [ent for doc in nlp.pipe(make_docs(nlp)) for ent in doc.ents]
+
+
+def ids_of(docs):
+    return [(ent.kb_id_, [id_ for id_, _ in ent._.kb_ents]) for doc in docs for ent in doc.ents]
+
+
+class Scores:
+    """Takes the place of the cross-encoder: scores an entity by its place in a list of ids."""
+
+    def __init__(self, monkeypatch, *best):
+        self.best, self.seen = best, []
+        monkeypatch.setattr("spacy_pel.pipeline.ranking.score_pairs", self)
+
+    def __call__(self, model, spans, candidates):
+        self.seen += zip(spans, candidates, strict=True)
+        flat = [entity.id for own in candidates for entity in own]
+        return np.array([-self.best.index(id_) if id_ in self.best else -99.0 for id_ in flat])
+
+
+# --- ranking ---
+
+
+def test_the_first_candidates_are_ranked_anew(nlp, linker, ranker, monkeypatch):
+    (span, *_), others = make_docs(nlp)[0].ents, ENTITIES
+    before = linker.links(linker.find([span], 8))[0]
+    ids = [id_ for id_, _ in before.candidates]
+    scores = Scores(monkeypatch, *reversed(ids))
+    (after,) = ranker.rerank([span], [before])
+    assert [id_ for id_, _ in after.candidates] == [*reversed(ids[:6]), *ids[6:]]
+    assert dict(after.candidates) == dict(before.candidates)  # the scores of the linker
+    assert after.kb_id == ids[5] and after.probability is None
+    assert [entity.id for entity in scores.seen[0][1]] == ids[:6] and len(others) > 8
+
+
+def test_what_stands_on_the_doc(nlp, ranker, monkeypatch):
+    nlp.select_pipes(disable=["pel_ranker"])
+    without = [(ent.kb_id_, ent._.kb_ents) for ent in linked(nlp)]
+    assert {len(candidates) for _, candidates in without} == {6}  # those that the ranker wants
+    nlp.enable_pipe("pel_ranker")
+    Scores(monkeypatch, *sorted(entity.id for entity in ENTITIES))
+    for ent, (_, candidates) in zip(linked(nlp), without, strict=True):
+        best = sorted(candidates)[:3]
+        assert (ent.kb_id_, ent._.kb_ents, ent._.kb_prob) == (best[0][0], best, None)
+
+
+def test_without_a_ranker_a_linker_keeps_as_many_as_before(nlp):
+    nlp.remove_pipe("pel_ranker")
+    assert {len(ent._.kb_ents) for ent in linked(nlp)} == {3}
+
+
+def test_nil_stays_nil(nlp, linker, ranker):
+    linker.nil_threshold = 1.0
+    assert {ent.kb_id_ for ent in linked(nlp)} == {NIL}
+    linker.nil_threshold, linker.labels_discard = "tuned", ["X"]
+    assert {(ent.kb_id_, len(ent._.kb_ents)) for ent in linked(nlp)} == {(NIL, 0)}
+
+
+def test_groups_of_spans(nlp, linker, monkeypatch):
+    linker.spans_key = "mine"
+    Scores(monkeypatch, *sorted(entity.id for entity in ENTITIES))
+    doc = nlp.make_doc("Aspirin after a heart attack and aspirin.")
+    doc.spans["mine"] = [doc[0:1], doc[3:5], doc[6:7]]
+    doc = nlp(doc)
+    for span, candidates in zip(doc.spans["mine"], doc.spans["mine"].attrs["kb_ents"], strict=True):
+        assert span.kb_id_ == candidates[0][0] == min(id_ for id_, _ in candidates) and len(candidates) == 3
+
+
+def test_the_long_form_is_read(nlp, linker, ranker, monkeypatch):
+    scores = Scores(monkeypatch, "D001281")
+    doc = nlp.make_doc("Atrial fibrillation (AF) is common; AF needs treatment.")
+    doc.ents = [doc.char_span(36, 38, label="X")]
+    nlp(doc)
+    assert [span.text for span, _ in scores.seen] == ["Atrial fibrillation"]
+    linker.resolve_abbreviations = False
+    nlp(doc)
+    assert scores.seen[-1][0].text == "AF"
+
+
+def test_only_doubtful_mentions(nlp, linker, ranker, monkeypatch):
+    spans = [ent for doc in make_docs(nlp) for ent in doc.ents][:3]
+    links = linker.links(linker.find(spans, 6))
+    links = [link._replace(probability=p) for link, p in zip(links, (0.2, 0.9, None), strict=True)]
+    scores = Scores(monkeypatch)
+    for below, expected in ((None, 3), (0.5, 2), (0.0, 1), ("tuned", 3)):
+        scores.seen, ranker.rerank_below = [], below
+        ranked = ranker.rerank(spans, links)
+        assert len(scores.seen) == expected
+        assert ranked[1].probability == (0.9 if expected < 3 else None)
+    ranker.tuned = RankTuned(rerank_below=0.5)
+    scores.seen = []
+    assert ranker.rerank(spans, links)[1] == links[1] and len(scores.seen) == 2
+
+
+def test_an_entity_that_the_kb_has_lost_goes_behind(nlp, linker, ranker):
+    (span, *_) = make_docs(nlp)[0].ents
+    (link,) = linker.links(linker.find([span], 6))
+    gone = link._replace(candidates=[("D-GONE", 0.99), *link.candidates[:5]])
+    (after,) = ranker.rerank([span], [gone])
+    assert after.candidates[-1] == ("D-GONE", 0.99) and after.kb_id != "D-GONE"
+
+
+def test_an_entity_added_live_is_read(nlp, linker, ranker, tmp_path):
+    linker.set_kb(linker.kb.copy_to(tmp_path / "kb"))
+    linker.add_entities([Entity("NEW", "Aspirin heart", (), ("Chemical",), "Something new.")])
+    (span, *_) = make_docs(nlp)[0].ents
+    (link,) = linker.links(linker.find([span], 6))
+    assert "NEW" in dict(link.candidates)
+    assert "NEW" in dict(ranker.rerank([span], [link])[0].candidates)
+
+
+# --- its place in a pipeline ---
+
+
+def test_it_says_what_it_needs(saved):
+    nlp = spacy.blank("en")
+    ranker = nlp.add_pipe("pel_ranker", config={"model": MODEL})
+    with pytest.raises(PelError, match="pel_ranker ranks what a pel_linker finds"):
+        nlp("text")
+    source = spacy.load(saved / "pipeline")
+    nlp.add_pipe("pel_linker", first=True, source=source)
+    assert ranker.linker is nlp.get_pipe("pel_linker")
+    nlp.get_pipe("pel_linker").top_k = 12
+    with pytest.raises(PelError, match=r"top_n = 16 is more than the top_k = 12"):
+        nlp("text")
+    ranker.top_n = 4
+    with pytest.raises(PelError, match="pel_ranker has no encoder yet"):
+        nlp(make_docs(nlp)[0])
+
+
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        ({"top_n": 1}, r"\[components.pel_ranker\]: top_n = 1"),
+        ({"rerank_below": -0.5}, "rerank_below = -0.5"),
+        ({"adversarial": {"@misc": "spacy_pel.ProxyLoss.v1"}}, "adversarial"),
+    ],
+)
+def test_settings_are_checked(config, error):
+    with pytest.raises(PelError, match=error):
+        spacy.blank("en").add_pipe("pel_ranker", config=config)
+
+
+def test_it_comes_back(nlp, ranker, tmp_path):
+    ranker.tuned = RankTuned(weight=2.5, rerank_below=0.7)
+    expected = ids_of(nlp.pipe(make_docs(nlp)))
+    nlp.to_disk(tmp_path / "again")
+    again = [
+        spacy.load(tmp_path / "again"),
+        spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes()),
+    ]
+    pipes = pickle.loads(pickle.dumps([pipe for _, pipe in nlp.pipeline]))
+    assert pipes[1].linker is pipes[0] and pipes[0].candidates_wanted(3) == 6
+    for one in again:
+        assert one.get_pipe("pel_ranker").tuned == ranker.tuned
+        assert one.get_pipe("pel_ranker").linker is one.get_pipe("pel_linker")
+        assert ids_of(one.pipe(make_docs(one))) == expected
+    docs = make_docs(nlp)
+    for pipe in pipes:
+        docs = list(pipe.pipe(docs))
+    assert ids_of(docs) == expected
+
+
+def test_several_processes(nlp):
+    expected = ids_of(nlp.pipe(make_docs(nlp)))
+    assert ids_of(nlp.pipe(make_docs(nlp), n_process=2, batch_size=2)) == expected
+
+
+def test_a_broken_folder_is_named(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "p")
+    weights = tmp_path / "p" / "pel_ranker" / "model" / "pairs" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(PelError, match=r"pairs/model\.safetensors"):
+        spacy.load(tmp_path / "p")
+
+
+def test_a_linker_tells_those_behind_it():
+    class Listens:
+        name, told = "one", ()
+
+        def listen_to(self, linker):
+            self.told = (*self.told, linker)
+
+    upstream, one = Upstream(), Listens()
+    upstream.find_listeners(one)
+    upstream.find_listeners(object())
+    assert one.told == (upstream,) and upstream.listener_map == {"one": one} and Upstream.listener_map == {}
+
+
+# --- training ---
+
+
+def test_the_linkers_encoder_is_where_it_begins(nlp, linker):
+    ranker = nlp.add_pipe("pel_ranker", name="other", config={"top_n": 4, "model": MODEL})
+    ranker.initialize(lambda: make_examples(nlp), nlp=nlp)
+    own = ranker.model.layers[0].shims[0]._model.transformer.state_dict()
+    theirs = linker.model.get_ref("mention_tower").layers[0].shims[0]._model.transformer
+    assert own.keys() == theirs.state_dict().keys() and all(
+        (tensor == theirs.state_dict()[key]).all() for key, tensor in own.items()
+    )
+    assert own["embeddings.word_embeddings.weight"] is not theirs.embeddings.word_embeddings.weight
+
+
+def test_each_mention_is_searched_once(nlp, linker, ranker, tmp_path, monkeypatch):
+    asked, find = [], linker.find
+    monkeypatch.setattr(type(linker), "find", lambda self, spans, k, **o: asked.extend(spans) or find(spans, k, **o))
+    examples = make_examples(nlp)
+    file = tmp_path / "candidates.jsonl"
+    for _ in range(2):
+        ranker.initialize(lambda: examples, nlp=nlp, candidates=file)
+        for _ in range(2):
+            ranker.update(examples)
+        assert len(asked) == N_MENTIONS
+    assert len(file.read_text().splitlines()) == N_MENTIONS + 1
+    ranker.top_n = 5  # others
+    ranker.initialize(lambda: examples, nlp=nlp, candidates=file)
+    assert len(asked) == 2 * N_MENTIONS
+    file.write_text('{"of": 3}\nnothing\n')
+    with pytest.raises(PelError, match=r"candidates\.jsonl"):
+        file.write_text("[]\n") and KeptCandidates(linker, 5, file)
+
+
+def test_the_gold_entity_takes_the_place_of_the_last(nlp, linker):
+    mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
+    found = [[id_ for id_, _ in ranked] for ranked in linker.rank([one.span for one in mentions], 3)]
+    choices = Choices(linker, KeptCandidates(linker, 3), 3, seed=0).of(mentions)
+    assert any(not set(one.ids) & set(ids) for one, ids in zip(mentions, found, strict=True))
+    for mention, ids, choice in zip(mentions, found, choices, strict=True):
+        own = [entity.id for entity in choice.candidates]
+        assert own == (ids if set(mention.ids) & set(ids) else [*ids[:2], mention.ids[0]])
+        assert choice.right == [id_ in mention.ids for id_ in own]
+        assert choice.wrong == [not right for right in choice.right]
+    unknown = Span(mentions[0].span.doc, 2, 3, label="X", kb_id="NO-SUCH")
+    assert (
+        Choices(linker, KeptCandidates(linker, 3), 3, seed=0).of([mentions[0]._replace(span=unknown, ids=("?",))]) == []
+    )
+
+
+def test_the_same_concept_is_not_wrong(nlp, linker, tmp_path, monkeypatch):
+    rows = linker.kb.rows(["D001241", "D008094"])
+    monkeypatch.setattr(type(linker.kb), "same_concepts", lambda self: np.array([list(rows.values())]))
+    mention = gold_mentions(make_docs(nlp)[0])[0]
+    assert mention.ids == ("D001241",)
+    (choice,) = Choices(linker, KeptCandidates(linker, 12), 12, seed=0).of([mention])
+    neither = [one.id for one, right, wrong in zip(*choice[1:], strict=True) if not right and not wrong]
+    assert neither == ["D008094"]
+
+
+def test_it_learns_and_leaves_the_linker_alone(nlp, linker, ranker):
+    examples, before = make_examples(nlp), linker.fingerprint
+    optimizer = nlp.create_optimizer()
+    optimizer.learn_rate = 3e-3
+    ranker.tuned = RankTuned(weight=3.0)
+    first = ranker.update(examples, sgd=optimizer)["pel_ranker"]
+    assert ranker.tuned == RankTuned()  # fitted to other scores
+    for _ in range(150):
+        last = ranker.update(examples, sgd=optimizer)["pel_ranker"]
+    assert last < 0.5 * first and linker.fingerprint == before and linker.session is None
+    assert ranker.score(examples)["nel_recall_at_1"] > linker.score(examples)["nel_recall_at_1"]
+    measured = evaluate(nlp, make_docs(nlp))
+    assert measured["recall_at_1"] == ranker.score(examples)["nel_recall_at_1"]
+    right = sum(ent.kb_id_ == gold.kb_id_ for ent, gold in zip(linked(nlp), _gold(nlp), strict=True))
+    assert measured["recall_at_1"] == pytest.approx(right / N_MENTIONS)
+
+
+def _gold(nlp):
+    return [ent for doc in make_docs(nlp) for ent in doc.ents]
+
+
+def test_only_predicted_mentions(nlp, ranker):
+    ranker.use_gold_ents = False
+    examples = make_examples(nlp)
+    assert ranker.update(examples)["pel_ranker"] == 0.0
+    for example in examples[:1]:
+        example.predicted.ents = [
+            Span(example.predicted, ent.start, ent.end, label="X") for ent in example.reference.ents
+        ]
+    assert ranker.update(examples)["pel_ranker"] > 0
+
+
+# --- tuning ---
+
+
+def repeated(nlp, n=12):
+    """Docs in which a third of the mentions is NIL."""
+    docs = make_docs(nlp, SENTENCES * n)
+    for i, doc in enumerate(docs):
+        if i % 3 == 0:
+            group = [Span(doc, span.start, span.end, label="X", kb_id=NIL) for span in doc.spans["gold_mentions"]]
+            doc.spans["gold_mentions"] = group
+    return docs
+
+
+class Knows(Scores):
+    """Scores the gold entity best, and of a NIL mention all alike."""
+
+    def __call__(self, model, spans, candidates):
+        scores = []
+        for span, own in zip(spans, candidates, strict=True):
+            gold = next(one.kb_id_ for one in span.doc.spans["gold_mentions"] if one.start == span.start)
+            scores += [5.0 if entity.id == gold else 0.0 for entity in own]
+        return np.array(scores)
+
+
+def test_tuning(nlp, linker, ranker, monkeypatch):
+    docs = repeated(nlp)
+    linker.tune_nil(docs, by_score=True)
+    Knows(monkeypatch)
+    tuned = ranker.tune(docs, gain=0.95)
+    assert tuned.before < tuned.after == tuned.alone
+    assert tuned.nil.f1 == 1.0 and tuned.too_few is None and ranker.threshold == tuned.nil.threshold
+    shares, recalls = [one.share for one in tuned.costs], [one.recall_at_1 for one in tuned.costs]
+    assert shares == sorted(shares) and (shares[0], shares[-1]) == (0.0, 1.0)
+    assert (recalls[0], recalls[-1]) == (tuned.before, tuned.after)
+    cost = next(one for one in tuned.costs if one.below == tuned.below)
+    assert cost.recall_at_1 >= tuned.before + 0.95 * (tuned.after - tuned.before)
+    ranker.rerank_below = None
+    docs = list(nlp.pipe(repeated(nlp, 1)))
+    for doc in docs:
+        for ent, gold in zip(doc.ents, doc.spans["gold_mentions"], strict=True):
+            if gold.kb_id_ == NIL:
+                assert ent.kb_id_ == NIL and ent._.kb_prob < 0.5
+            elif gold.kb_id_ in dict(ent._.kb_ents):
+                assert ent.kb_id_ == gold.kb_id_ and ent._.kb_prob > 0.5
+
+
+def test_with_few_nil_mentions_the_linker_decides(nlp, linker, ranker, monkeypatch):
+    Knows(monkeypatch)
+    tuned = ranker.tune(make_docs(nlp))
+    assert tuned.nil is None and "NIL mentions are too few" in tuned.too_few and tuned.costs == []
+    assert ranker.threshold == linker.threshold
+    with pytest.raises(PelError, match="run `tune-nil` first"):
+        ranker.tune(make_docs(nlp), gain=0.9)
+    linker.nil_threshold = 1.0
+    assert {ent.kb_id_ for ent in linked(nlp)} == {NIL}
+
+
+def test_nothing_to_tune_on(nlp, linker, ranker):
+    doc = nlp.make_doc("nothing known")
+    doc.spans["gold_mentions"] = [Span(doc, 0, 1, label="X", kb_id="NO-SUCH")]
+    with pytest.raises(PelError, match="no mention has its entity among its candidates"):
+        ranker.tune([doc])
+
+
+def test_tuned_is_written_and_read():
+    from spacy_pel.tuning.decision import fit_logistic
+    from spacy_pel.tuning.ranking import RANKED, decided, in_order
+
+    rng = np.random.default_rng(0)
+    links = [Link("A", [("A", 0.9), ("B", 0.5)], 0.6), Link(NIL, [("B", 0.4)]), Link(NIL, [])]
+    made, evidence = in_order(links, [np.array([0.0, 3.0]), np.array([1.0]), np.array([])], 1.0)
+    assert [one.kb_id for one in made] == ["B", NIL, NIL] and evidence.shape == (3, len(RANKED))
+    fitted = fit_logistic(rng.normal(size=(40, len(RANKED))), rng.random(40) < 0.5)
+    tuned = RankTuned(1.5, fitted, fitted, 0.5, 0.9)
+    again = RankTuned.from_dict(tuned.to_dict() | {"other": 1})
+    assert decided(made, evidence, again) == decided(made, evidence, tuned)
+    stored = tuned.to_dict()
+    stored["in_kb"]["columns"] = ["others"]
+    older = RankTuned.from_dict(stored)
+    assert older.in_kb is None and older.nil_threshold is None and older.right is not None
