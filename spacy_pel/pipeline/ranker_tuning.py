@@ -96,22 +96,6 @@ class Ranking(NamedTuple):
         return [RankedMention.of(*each) for each in zip(self.mentions, links, strict=True)]
 
 
-def rank_gold(ranker: Any, docs: Iterable[Doc], *, depth: int | None = None, progress: bool = False) -> Ranking:
-    """The annotated mentions of `docs`, linked, and the candidates scored.
-
-    Args:
-        ranker: A `PelRanker` with weights and a linker.
-        docs: Docs with gold mentions.
-        depth: How many candidates the links have; None: those that are scored.
-        progress: Whether to show bars.
-    """
-    linker, depth = ranker.require_linker(), depth or ranker.settings.top_n
-    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
-    found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
-    links = linker.links([one.found for one in found])
-    return Ranking(mentions, links, scores_of(ranker, [one.span for one in mentions], links, progress=progress))
-
-
 def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, progress: bool = False) -> TunedRanker:
     """See `PelRanker.tune`.
 
@@ -126,9 +110,13 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
         PelError: Where no mention has its entity among its candidates; with a gain, where the linker has no
             probabilities.
     """
-    ranking = rank_gold(ranker, docs, progress=progress)
-    ranker.tuned, found = fit_ranker(ranking, ranker.require_linker().kb, gain)
-    return found
+    linker, depth = ranker.require_linker(), ranker.settings.top_n
+    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
+    found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
+    links = linker.links([one.found for one in found])
+    scores = scores_of(ranker, [one.span for one in mentions], links, progress=progress)
+    ranker.tuned, told = fit_ranker(Ranking(mentions, links, scores), linker.kb, gain)
+    return told
 
 
 def fit_ranker(ranking: Ranking, kb: Any, gain: float | None = None) -> tuple[RankTuned, TunedRanker]:

@@ -1,0 +1,139 @@
+"""Rankers, trained in several ways, and what each adds to its linker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import spacy
+import srsly
+import typer
+from thinc.api import Config
+from tqdm import tqdm
+
+from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.evaluation.evaluate import find_linker
+from spacy_pel.evaluation.metrics import link_metrics
+from spacy_pel.evaluation.ranking import find_mentions
+from spacy_pel.mentions.gold import gold_of
+from spacy_pel.mentions.ranked import RankedMention
+from spacy_pel.pipeline.ranker_tuning import Ranking, fit_ranker
+from spacy_pel.pipeline.ranking import scores_of
+from spacy_pel.tuning.calibration import calibration_metrics
+from spacy_pel.tuning.ranking import RankTuned
+
+COUNTED = ("n_mentions", "n_in_kb", "recall_at_1", "recall_at_5", "recall_at_16", "recall_at_64", "seen_recall_at_1")
+KEYS = (*COUNTED, "unseen_recall_at_1", "nil_auprc", "nil_base_rate")
+DEPTH = 64
+GAIN = 0.95
+
+app = typer.Typer(help=__doc__)
+
+
+@app.command()
+def train(
+    linker: Annotated[Path, typer.Argument(help="A pipeline with the linker: trained, indexed, tuned")],
+    output: Annotated[Path, typer.Argument(help="Folder for the trained pipelines")],
+    top_n: Annotated[int, typer.Option(help="Candidates of a mention")] = 16,
+    pooling: Annotated[str, typer.Option(help="mean, or cls for the joint encoder of Zhang & Stratos 2021")] = "mean",
+    fgsm: Annotated[float, typer.Option(help="epsilon; 0: without")] = 0.0,
+    steps: Annotated[int, typer.Option(help="Optimiser steps")] = 1160,
+    seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+) -> None:
+    """Train a ranker behind a linker, by configs/ranker.cfg with these changes."""
+    config = Config().from_disk("configs/ranker.cfg", interpolate=False)
+    config["paths"] |= {"linker": str(linker), "candidates": f"corpus/candidates-{top_n}.jsonl"}
+    ranker = config["components"]["pel_ranker"]
+    ranker["top_n"], ranker["model"]["pooling"] = top_n, pooling
+    ranker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm} if fgsm else None
+    config["training"]["max_steps"], config["training"]["eval_frequency"] = steps, max(steps // 4, 1)
+    config["system"]["seed"] = seed
+    output.mkdir(parents=True, exist_ok=True)
+    config.to_disk(output / "ranker.cfg")
+    command = ["train", output / "ranker.cfg", "--output", output, "--gpu-id", gpu_id]
+    subprocess.run([sys.executable, "-m", "spacy", *map(str, command)], check=True)
+
+
+@app.command()
+def measure(
+    pipeline: Annotated[Path, typer.Argument(help="With a linker and a ranker")],
+    corpus: Annotated[Path, typer.Argument(help=".spacy with gold mentions")],
+    output: Annotated[Path, typer.Argument(help="JSON to write")],
+    known: Annotated[Path, typer.Option(help="The training corpus, which tells seen ids")],
+    other: Annotated[Path | None, typer.Option(help="Another corpus: tuned on all of CORPUS")] = None,
+    gain: Annotated[float, typer.Option(help="The share of the gain for the last row")] = GAIN,
+) -> None:
+    """Tune on every second document and measure on the others, and the other way round: recall and NIL of the linker,
+    of the ranker's scores alone, of both, and of both where no more mentions are ranked than most of the gain needs;
+    the curve of recall@1 over that share."""
+    nlp = spacy.load(pipeline)
+    _, linker = find_linker(nlp)
+    ranker: Any = nlp.get_pipe("pel_ranker")
+    docs = list(read_docs(corpus, nlp.vocab))
+    seen = {id_ for mention in gold_of(read_docs(known, nlp.vocab), linker.kb) for id_ in mention.ids}
+    mentions, found, scores, seconds = scored(linker, ranker, docs)
+    number = {id(doc): i for i, doc in enumerate(docs)}
+    parity = np.array([number[id(mention.span.doc)] % 2 for mention in mentions])
+    rows: dict[str, list[RankedMention]] = {}
+    shares, curves = [], []
+    for side in tqdm((0, 1), desc="Halves"):
+        linker.tune_nil([doc for i, doc in enumerate(docs) if i % 2 == side])
+        ranking = Ranking(mentions, linker.links(found), scores)
+        inside, outside = (ranking.take(np.flatnonzero(own)) for own in (parity == side, parity != side))
+        tuned, told = fit_ranker(inside, linker.kb, gain)
+        anew = [(link.probability or 0.0) < (tuned.rerank_below or 2.0) for link in outside.links]
+        shares.append(float(np.mean(anew)))
+        curves.append([one._asdict() for one in told.costs])
+        ranked = {name: outside.ranked(own) for name, own in ways(tuned).items()}
+        ranked["both, where needed"] = [
+            new if again else old for new, old, again in zip(ranked["both"], ranked["linker"], anew, strict=True)
+        ]
+        for name, own in ranked.items():
+            rows.setdefault(name, []).extend(own)
+    tables = {"": {name: measures(own, linker.kb, seen) for name, own in rows.items()}}
+    if other is not None:
+        linker.tune_nil(docs)
+        tuned, _ = fit_ranker(Ranking(mentions, linker.links(found), scores), linker.kb)
+        mentions, found, scores, _ = scored(linker, ranker, list(read_docs(other, nlp.vocab)))
+        there = Ranking(mentions, linker.links(found), scores)
+        tables[other.stem] = {name: measures(there.ranked(own), linker.kb, seen) for name, own in ways(tuned).items()}
+    result = {"mentions_per_second": len(parity) / seconds, "share": float(np.mean(shares)), "curves": curves}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    srsly.write_json(output, result | {"rows": tables})
+    for title, table in tables.items():
+        typer.echo(title)
+        for name, one in table.items():
+            typer.echo(name + " " + " ".join(f"{key} {value:.4f}" for key, value in one.items() if value is not None))
+    typer.echo(f"{result['mentions_per_second']:.1f} mentions a second, {result['share']:.3f} ranked where needed")
+
+
+def scored(linker: Any, ranker: Any, docs: list[Any]) -> tuple[list[Any], list[Any], list[Any], float]:
+    """The annotated mentions of `docs`, what the linker finds, what its first candidates score, and the seconds that
+    the last took."""
+    mentions = [mention for mention in gold_of(docs, linker.kb) if mention.ids]
+    found = [one.found for one in find_mentions(lambda spans: linker.find(spans, DEPTH), mentions, progress=True)]
+    start = perf_counter()
+    scores = scores_of(ranker, [one.span for one in mentions], linker.links(found), progress=True)
+    return mentions, found, scores, perf_counter() - start
+
+
+def ways(tuned: RankTuned) -> dict[str, RankTuned | None]:
+    """What decides on the order, by name."""
+    return {"linker": None, "ranker alone": RankTuned(), "both": tuned}
+
+
+def measures(ranked: list[RankedMention], kb: Any, seen: set[str]) -> dict[str, Any]:
+    """Recall, NIL and probabilities."""
+    metrics = link_metrics(ranked, kb, nil_threshold=None, train_ids=seen)
+    has_probabilities = any(mention.probability is not None for mention in ranked)
+    ece = calibration_metrics(ranked)["link_ece"] if has_probabilities else None
+    return {key: metrics[key] for key in KEYS} | {"link_ece": ece}
+
+
+if __name__ == "__main__":
+    app()
