@@ -19,18 +19,22 @@ def verify(
     gpu_id: GPU_ID = -1,
 ) -> None:
     """Check the pel_linker of PIPELINE: the hash of each of its files, that both encoders give vectors, that those of
-    the KB are of this encoder, and the KB from end to end, as `kb verify` does.
+    the KB are of this encoder, and the KB from end to end, as `kb verify` does. Of a pel_ranker behind it, check the
+    files, and that it gives scores.
 
     Example: python -m spacy pel verify linker
     """
     from tqdm import tqdm
 
-    from ..pipeline.verifying import has_hashes, verify_linker
+    from ..evaluation.evaluate import find_ranker
+    from ..pipeline.verifying import has_hashes, verify_linker, verify_ranker
 
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    ranker = find_ranker(nlp)
     kb = linker.require_kb()
     with tqdm(total=len(kb), desc="Records", unit=" entities") as bar:
         problems = verify_linker(linker, bar.update)
+    problems += [] if ranker is None else verify_ranker(ranker[1])
     if problems:
         raise PelError(
             f"{pipeline}: {'; '.join(problems)}: copy it again, or index it again if only vectors are wrong."

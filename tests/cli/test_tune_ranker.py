@@ -8,11 +8,13 @@ import sys
 
 import pytest
 import spacy
+import torch
 from spacy.tokens import DocBin
 from tiny import SENTENCES, make_docs, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.models.cross_encoder import pair_tower
 
 CONFIG = """
 [nlp]
@@ -136,3 +138,14 @@ def test_from_training_to_links(folder):
 def test_a_pipeline_without_a_ranker(folder):
     result = pel("tune-ranker", folder / "linker", folder / "dev.spacy")
     assert result.exit_code == 1 and "has no pel_ranker: its components are pel_linker" in result.output
+
+
+def test_verify_reads_the_ranker_too(folder):
+    pipeline = folder / "training" / "model-last"
+    assert pel("verify", pipeline).exit_code == 0
+    nlp = spacy.load(pipeline)
+    with torch.no_grad():
+        pair_tower(nlp.get_pipe("pel_ranker").model).linear.weight.fill_(float("nan"))
+    nlp.to_disk(folder / "broken")
+    result = pel("verify", folder / "broken")
+    assert result.exit_code == 1 and "pel_ranker gives scores that are not finite" in result.output
