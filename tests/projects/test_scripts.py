@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -20,7 +21,7 @@ import typer
 from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
-from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
+from tiny import SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel import render_links
 from spacy_pel.corpora.docbin import read_docs, write_docs
@@ -32,7 +33,8 @@ from spacy_pel.kb.readers.umls import read_umls
 from spacy_pel.mentions.gold import gold_mentions
 
 PROJECTS = Path(__file__).parents[2] / "projects"
-CONFIGS = sorted(set(PROJECTS.glob("*/configs/*.cfg")) - {PROJECTS / "notebooks/configs/ner.cfg"})  # of linkers
+OTHERS = {PROJECTS / "notebooks/configs/ner.cfg", PROJECTS / "bc5cdr/configs/ranker.cfg"}
+CONFIGS = sorted(set(PROJECTS.glob("*/configs/*.cfg")) - OTHERS)  # of linkers
 ABSTRACTS = "".join(
     f"{pmid}|t|Fever.\n{pmid}|a|Pain after aspirin.\n{pmid}\t0\t5\tFever\tDisease\tUMLS:C{pmid}|C7\n\n"
     for pmid in range(100, 110)
@@ -304,6 +306,31 @@ def test_precisions_side_by_side(tmp_path):
     for precision in ("bf16", "int8"):
         assert 0.9 < found[f"{precision} and fp32: smallest cosine of a mention's vectors"] < 1.0001
         assert 0 <= found[f"{precision}: recall@1"] <= 1
+
+
+def test_a_ranker_is_trained_and_measured_on_what_it_was_not_tuned_on(tmp_path, monkeypatch):
+    encoder = write_encoder(tmp_path / "assets" / "encoder", max_position_embeddings=128)
+    nlp, linker, _, _ = make_pipeline(encoder, make_kb(tmp_path / "kb"), lexical=None)
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    nil = [(text, dict.fromkeys(mentions, "NIL")) for text, mentions in SENTENCES]
+    for name, sentences in (("train", SENTENCES), ("dev", [*SENTENCES * 8, *nil * 4]), ("biored", SENTENCES)):
+        write_docs(tmp_path / "corpus" / f"{name}.spacy", make_docs(nlp, sentences))
+    shutil.copytree(PROJECTS / "bc5cdr" / "configs", tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+    ranker, output = script("ranker"), tmp_path / "metrics" / "ranker.json"
+    ranker.train(Path("linker"), Path("training"), steps=150, top_n=8, fgsm=0.001)
+    corpora = [Path("corpus") / f"{name}.spacy" for name in ("dev", "train", "biored")]
+    ranker.measure(Path("training/model-last"), corpora[0], output, corpora[1], corpora[2])
+    measured = json.loads(output.read_text())
+    dev, other = measured["rows"][""], measured["rows"]["biored"]
+    assert list(dev) == ["linker", "ranker alone", "both", "both, where needed"] and list(other) == [*dev][:3]
+    assert dev["linker"]["n_mentions"] == 144 and dev["linker"]["n_in_kb"] == 96
+    assert dev["linker"]["recall_at_1"] < dev["both"]["recall_at_1"] == dev["both"]["seen_recall_at_1"]
+    assert dev["linker"]["recall_at_64"] == dev["both"]["recall_at_64"] == 1.0
+    assert 0 < measured["share"] <= 1 and measured["mentions_per_second"] > 0
+    ranker.figure(tmp_path / "metrics", tmp_path / "figures" / "ranker")
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"ranker.png", "ranker.svg"}
 
 
 def test_variants_by_vectors_of_entities_names_and_both(tmp_path):

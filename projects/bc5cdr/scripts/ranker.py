@@ -112,6 +112,27 @@ def measure(
     typer.echo(f"{result['mentions_per_second']:.1f} mentions a second, {result['share']:.3f} ranked where needed")
 
 
+@app.command()
+def figure(
+    metrics: Annotated[Path, typer.Argument(help="Folder of what `measure` wrote")],
+    output: Annotated[Path, typer.Argument(help="Picture without its suffix: .png and .svg are written")],
+) -> None:
+    """Draw recall@1 over the share of the mentions that is ranked anew, least sure first; the mean of both halves."""
+    from matplotlib.figure import Figure
+
+    from spacy_pel.reports.plots import save_figure
+
+    drawn = Figure(figsize=(6, 4), layout="constrained")
+    axes = drawn.subplots()
+    for path in sorted(metrics.glob("*.json")):
+        halves = np.array([[(p["share"], p["recall_at_1"]) for p in half] for half in srsly.read_json(path)["curves"]])
+        axes.plot(*halves.mean(axis=0).T, "o-", label=path.stem)
+    axes.set(xlabel="share of the mentions ranked anew", ylabel="recall@1")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save_figure(drawn, output)
+
+
 def scored(linker: Any, ranker: Any, docs: list[Any]) -> tuple[list[Any], list[Any], list[Any], float]:
     """The annotated mentions of `docs`, what the linker finds, what its first candidates score, and the seconds that
     the last took."""
