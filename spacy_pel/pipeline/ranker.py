@@ -24,6 +24,7 @@ from .settings import Threshold
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ..search.explanation import Explanation
     from ..training.adversarial import FGSM
     from ..training.ranking import RankingSession
     from .choices import Choices
@@ -227,6 +228,14 @@ class PelRanker(TrainablePipe):
         from .ranker_tuning import tune_ranker
 
         return tune_ranker(self, docs, **options)
+
+    def explain(self, span: Span, k: int = 5) -> "Explanation":
+        """Why `span` is linked as it is: its `k` best candidates in their new order, with the scores of the linker and
+        of the ranker (`RankedEntity`), and what decides on NIL. Of a mention that is not ranked anew, what the linker
+        says."""
+        from .ranker_explaining import explained
+
+        return explained(self, span, k)
 
     # --- training ---
 

@@ -32,7 +32,7 @@ class CanRank(Protocol):
 
 def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> list[Link]:
     """See `PelRanker.rerank`."""
-    doubtful = [i for i, link in enumerate(links) if link.candidates and _is_doubtful(ranker, link)]
+    doubtful = [i for i, link in enumerate(links) if link.candidates and is_doubtful(ranker, link)]
     chosen = [links[i] for i in doubtful]
     scores = scores_of(ranker, [spans[i] for i in doubtful], chosen)
     ranked = list(links)
@@ -42,7 +42,8 @@ def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> lis
     return ranked
 
 
-def _is_doubtful(ranker: CanRank, link: Link) -> bool:
+def is_doubtful(ranker: CanRank, link: Link) -> bool:
+    """Whether the linker is not so sure of a link that it stays as it is."""
     setting = ranker.settings.rerank_below
     below = ranker.tuned.rerank_below if setting == "tuned" else setting
     return below is None or link.probability is None or link.probability < below

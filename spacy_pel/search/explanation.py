@@ -60,6 +60,26 @@ class ScoredEntity(NamedTuple):
         return f"{self.score:7.3f}  {self.id}  {self.name}{parts}"
 
 
+class RankedEntity(NamedTuple):
+    """A candidate of a linker that a ranker has ranked anew, with its name.
+
+    Attributes:
+        id: Its id.
+        name: Its name.
+        score: By the linker.
+        by_ranker: By the ranker; None behind the first `top_n`.
+    """
+
+    id: str
+    name: str
+    score: float
+    by_ranker: float | None = None
+
+    def __str__(self) -> str:
+        anew = "not ranked" if self.by_ranker is None else f"{self.by_ranker:.3f} by the ranker"
+        return f"{self.score:7.3f}  {self.id}  {self.name}  ({anew})"
+
+
 @dataclass(frozen=True)
 class Explanation:
     """What a linker makes of a mention, and why.
@@ -68,7 +88,7 @@ class Explanation:
         mention: Its text.
         kb_id: An id, or "NIL".
         reason: A sentence.
-        candidates: The best ones, best first.
+        candidates: The best ones, best first; `RankedEntity` where a ranker has ranked them anew.
         filtered: Those that would stand among them if the linker allowed all types.
         threshold: The NIL threshold in force, or None.
         probability: That the best candidate is right; None before `spacy pel tune-nil`.
@@ -82,7 +102,7 @@ class Explanation:
     mention: str
     kb_id: str
     reason: str
-    candidates: list[ScoredEntity]
+    candidates: Sequence[ScoredEntity | RankedEntity]
     filtered: list[ScoredEntity]
     threshold: float | None
     probability: float | None

@@ -145,10 +145,12 @@ def _newton(columns: np.ndarray, positive: np.ndarray) -> np.ndarray:
     return weights
 
 
-def strongest(logistic: Logistic, evidence: np.ndarray, n: int = 3) -> list[tuple[str, float]]:
+def strongest(
+    logistic: Logistic, evidence: np.ndarray, n: int = 3, columns: Sequence[str] = EVIDENCE
+) -> list[tuple[str, float]]:
     """The `n` columns of one mention (e,) that add most to the log-odds, or take most from them, and how much."""
     shares: Sequence[float] = logistic.shares(evidence).tolist()
-    return sorted(zip(EVIDENCE, shares, strict=True), key=lambda one: -abs(one[1]))[:n]
+    return sorted(zip(columns, shares, strict=True), key=lambda one: -abs(one[1]))[:n]
 
 
 class Deciding:

@@ -165,6 +165,27 @@ def test_an_entity_added_live_is_read(nlp, linker, ranker, tmp_path):
     assert "NEW" in dict(ranker.rerank([span], [link])[0].candidates)
 
 
+def test_explained(nlp, linker, ranker, monkeypatch):
+    (span, *_) = make_docs(nlp)[0].ents
+    ids = [id_ for id_, _ in linker.rank([span], 8)[0]]
+    Scores(monkeypatch, ids[2])
+    told = ranker.explain(span, k=8)
+    assert told.kb_id == ids[2] and told.reason == f"the linker's first was {ids[0]}" and told.confidence is None
+    assert [one.id for one in told.candidates] == [ids[2], *ids[:2], *ids[3:]]
+    assert [one.by_ranker for one in told.candidates] == [0.0, *[-99.0] * 5, None, None]
+    assert "0.000 by the ranker" in str(told) and "not ranked" in str(told)
+    linker.nil_threshold = 1.0
+    assert ranker.explain(span).reason.endswith("and the linker calls it NIL")
+    linker.nil_threshold = "tuned"
+    linker.tune_nil(repeated(nlp), by_score=True)
+    Knows(monkeypatch)
+    ranker.tune(repeated(nlp))
+    told = ranker.explain(repeated(nlp, 1)[1].ents[0])
+    assert "reaches the NIL threshold" in told.reason and told.confidence > told.threshold and len(told.evidence) == 3
+    ranker.rerank_below = 0.0
+    assert ranker.explain(span) == linker.explain(span)
+
+
 # --- its place in a pipeline ---
 
 

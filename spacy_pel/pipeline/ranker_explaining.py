@@ -1,0 +1,53 @@
+"""Why a ranker links a mention as it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from spacy.tokens import Span
+
+from ..kb.entity import NIL
+from ..mentions.links import Link
+from ..search.explanation import Explanation, RankedEntity
+from ..tuning.decision import strongest
+from ..tuning.ranking import RANKED, decided, in_order
+from .arguments import check_explained
+from .ranking import is_doubtful, scores_of
+
+
+def explained(ranker: Any, span: Span, k: int) -> Explanation:
+    """See `PelRanker.explain`."""
+    check_explained(span, k)
+    linker = ranker.require_linker()
+    by_linker = linker.explain(span, k)
+    (before,) = linker.links(linker.find([span], max(k, ranker.settings.top_n)))
+    if not by_linker.candidates or not is_doubtful(ranker, before):
+        return by_linker
+    scores = scores_of(ranker, [span], [before])
+    made, evidence = in_order([before], scores, ranker.tuned.weight)
+    (link,) = decided(made, evidence, ranker.tuned)
+    fitted = ranker.tuned.in_kb
+    own = dict(zip((id_ for id_, _ in before.candidates), scores[0].tolist(), strict=False))
+    return Explanation(
+        span.text,
+        link.kb_id,
+        _reason(link, before, ranker),
+        [RankedEntity(id_, linker.kb[id_].name, score, own.get(id_)) for id_, score in link.candidates[:k]],
+        by_linker.filtered,
+        ranker.threshold,
+        link.probability,
+        by_linker.long_form,
+        None if fitted is None else link.confidence,
+        [] if fitted is None else strongest(fitted, np.asarray(evidence[0]), columns=RANKED),
+    )
+
+
+def _reason(link: Link, before: Link, ranker: Any) -> str:
+    first, second = before.candidates[0][0], link.candidates[0][0]
+    order = "the ranker and the linker have the same first" if first == second else f"the linker's first was {first}"
+    if ranker.tuned.in_kb is None or ranker.tuned.nil_threshold is None:
+        return f"{order}, and the linker calls it NIL" if before.kb_id == NIL else order
+    relation = "is under" if link.kb_id == NIL else "reaches"
+    held = f"the probability that the KB has it, {link.confidence:.3f}"
+    return f"{order}; {held}, {relation} the NIL threshold of {ranker.tuned.nil_threshold:.3f}"
