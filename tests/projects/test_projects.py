@@ -80,7 +80,7 @@ def made_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_encoder(tmp_path_factory.mktemp("bert"), max_position_embeddings=160)
+    return write_encoder(tmp_path_factory.mktemp("bert"), max_position_embeddings=300)
 
 
 def run_project(folder: Path, workflow: str, seconds: int = 1400, **variables: object) -> str:
@@ -185,6 +185,8 @@ def test_medmentions_full_settings(copied, made_data, tiny_bert):
         folder, "all", data=made_data, encoder=tiny_bert, kb_source=source, kb_format="jsonl", max_steps=2, fold=4
     )
     check_made(folder, tuned=True)
+    linked, ranked = (srsly.read_json(folder / "metrics" / f"{name}.json") for name in ("dev", "ranked"))
+    assert ranked["n_mentions"] == linked["n_mentions"] and ranked["recall_at_64"] == linked["recall_at_64"]
 
 
 @pytest.mark.timeout(3000)

@@ -33,8 +33,8 @@ from spacy_pel.kb.readers.umls import read_umls
 from spacy_pel.mentions.gold import gold_mentions
 
 PROJECTS = Path(__file__).parents[2] / "projects"
-OTHERS = {PROJECTS / "notebooks/configs/ner.cfg", PROJECTS / "bc5cdr/configs/ranker.cfg"}
-CONFIGS = sorted(set(PROJECTS.glob("*/configs/*.cfg")) - OTHERS)  # of linkers
+RANKERS = sorted(PROJECTS.glob("*/configs/ranker*.cfg"))
+CONFIGS = sorted({*PROJECTS.glob("*/configs/*.cfg")} - {PROJECTS / "notebooks/configs/ner.cfg", *RANKERS})  # of linkers
 ABSTRACTS = "".join(
     f"{pmid}|t|Fever.\n{pmid}|a|Pain after aspirin.\n{pmid}\t0\t5\tFever\tDisease\tUMLS:C{pmid}|C7\n\n"
     for pmid in range(100, 110)
@@ -78,11 +78,14 @@ def test_the_scripts_and_steps_that_a_project_names_are_there(path):
     assert not {step for workflow in project["workflows"].values() for step in workflow} - steps
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parents[1].name}/{path.stem}")
+@pytest.mark.parametrize("path", [*CONFIGS, *RANKERS], ids=lambda path: f"{path.parents[1].name}/{path.stem}")
 def test_config_builds_the_pipeline_and_its_training_settings(path):
     config = load_config(path, interpolate=False)
+    if path in RANKERS:  # whose linker is not there
+        del config["components"]["pel_linker"]
+        config["nlp"]["pipeline"].remove("pel_linker")
     nlp = load_model_from_config(config, auto_fill=True)
-    assert nlp.pipe_names == ["pel_linker"]
+    assert nlp.pipe_names == ["pel_ranker" if path in RANKERS else "pel_linker"]
     training = registry.resolve(nlp.config.interpolate()["training"], schema=ConfigSchemaTraining)
     assert training["eval_frequency"] > 0
     assert max(training["score_weights"], key=training["score_weights"].get) == "nel_recall_at_1"

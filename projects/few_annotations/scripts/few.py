@@ -15,6 +15,8 @@ import typer
 from thinc.api import Config
 
 from spacy_pel.corpora.docbin import read_docs, write_docs
+from spacy_pel.kb.entity import NIL
+from spacy_pel.mentions.gold import gold_mentions
 
 TUNED_ON = 5  # every fifth annotated abstract is kept for weights and the threshold, as `new-project` does
 MEASURES = {
@@ -56,7 +58,8 @@ def run(
     spacy("pel", "index", folder / "model-last", "kb", folder / "linker", *gpu)
     if learn:
         spacy("pel", "tune-lexical", folder / "linker", *tune, *gpu)
-        spacy("pel", "tune-nil", folder / "linker", *tune, *gpu)
+        if not tune or has_nil(tune[0]):  # else nothing is NIL
+            spacy("pel", "tune-nil", folder / "linker", *tune, *gpu)
     metrics = Path("metrics") / f"{name}.json"
     known = ("--train", folder / "train.spacy") if abstracts else ()
     spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, *gpu)
@@ -79,6 +82,12 @@ def cut(abstracts: int, folder: Path, seed: int) -> list[Path]:
         return []
     write_docs(folder / "tune.spacy", held_out)
     return [folder / "tune.spacy"]
+
+
+def has_nil(corpus: Path) -> bool:
+    """Whether a mention of the corpus is annotated as NIL."""
+    docs = read_docs(corpus, spacy_.blank("en").vocab)
+    return any(mention.ids == (NIL,) for doc in docs for mention in gold_mentions(doc))
 
 
 @app.command()
