@@ -24,7 +24,7 @@ class KeptCandidates:
     """What a linker finds for mentions, by the text of their Docs and their places in it."""
 
     def __init__(self, linker: Any, top_n: int, path: Path | None = None) -> None:
-        """Read what the file `path` holds, if it is of this linker, this KB and as many candidates.
+        """Read what the file `path` holds, if it is of this linker, this KB and as many candidates or more.
 
         Args:
             linker: With its KB, indexed.
@@ -35,7 +35,8 @@ class KeptCandidates:
             PelError: The file is broken.
         """
         self._linker, self._top_n, self._path = linker, top_n, path
-        self._stamp = _stamp(linker, top_n)
+        self._depth = top_n  # of what is kept
+        self._stamp = _stamp(linker)
         self._ids: dict[str, list[str]] = dict(self._read()) if path is not None and path.exists() else {}
 
     def of(self, mentions: Sequence[GoldMention], *, progress: bool = False) -> list[list[str]]:
@@ -43,10 +44,10 @@ class KeptCandidates:
         digests = {id(doc): _digest(doc.text) for doc in {id(one.span.doc): one.span.doc for one in mentions}.values()}
         keys = [f"{digests[id(one.span.doc)]} {_place(one.span)}" for one in mentions]
         new = {key: mention for key, mention in zip(keys, mentions, strict=True) if key not in self._ids}
-        find = lambda spans: self._linker.find(spans, self._top_n)  # noqa: E731
+        find = lambda spans: self._linker.find(spans, self._depth)  # noqa: E731
         found = find_mentions(find, list(new.values()), desc="Candidates", progress=progress)
         self._ids |= {key: one.found.ids for key, one in zip(new, found, strict=True)}
-        return [self._ids[key] for key in keys]
+        return [self._ids[key][: self._top_n] for key in keys]
 
     def write(self) -> None:
         """Write all to the file, if there is one.
@@ -55,7 +56,7 @@ class KeptCandidates:
             PelError: It cannot be written.
         """
         if self._path is not None:
-            lines: list[dict[str, Any]] = [{"of": self._stamp}]
+            lines: list[dict[str, Any]] = [{"of": self._stamp, "top_n": self._depth}]
             lines += ({"mention": key, "ids": ids} for key, ids in self._ids.items())
             write_atomically(self._path, "".join(srsly.json_dumps(line) + "\n" for line in lines).encode())
 
@@ -63,21 +64,23 @@ class KeptCandidates:
         assert self._path is not None
         try:
             lines: Iterator[Any] = iter(srsly.read_jsonl(self._path))
-            if next(lines)["of"] == self._stamp:
+            head = next(lines)
+            if head["of"] == self._stamp and head["top_n"] >= self._top_n:
+                self._depth = head["top_n"]
                 yield from ((line["mention"], line["ids"]) for line in lines)
             else:
-                logger.info("%s holds the candidates of another linker, and is written anew", self._path)
+                logger.info("%s holds the candidates of another linker, or fewer: it is written anew", self._path)
         except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
             raise PelError(f"{self._path}: holds no candidates ({error!r}); remove it.") from error
 
 
-def _stamp(linker: Any, top_n: int) -> str:
+def _stamp(linker: Any) -> str:
     """What decides the candidates: the encoder, the KB as it is, and how the linker searches."""
     kb, settings = linker.require_kb(), linker.settings
     towers = [fingerprint(linker.model, kind) for kind in ((ENTITY,) if listens(linker.model) else (ENTITY, NAMES))]
     kb_now = kb.meta["build"], kb.n_rows, kb.n_removed
     how = settings.top_k, settings.vectors, settings.resolve_abbreviations, settings.types, settings.types_by_label
-    return _digest(repr((towers, kb_now, how, linker.name_weights, top_n)))
+    return _digest(repr((towers, kb_now, how, linker.name_weights)))
 
 
 def _digest(text: str) -> str:

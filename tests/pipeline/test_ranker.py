@@ -289,9 +289,15 @@ def test_each_mention_is_searched_once(nlp, linker, ranker, tmp_path, monkeypatc
             ranker.update(examples)
         assert len(asked) == N_MENTIONS
     assert len(file.read_text().splitlines()) == N_MENTIONS + 1
-    ranker.top_n = 5  # others
+    ranker.top_n = 5  # the first of those that are kept
+    ranker.initialize(lambda: examples, nlp=nlp, candidates=file)
+    ranker.top_n = 7
+    assert len(asked) == N_MENTIONS
     ranker.initialize(lambda: examples, nlp=nlp, candidates=file)
     assert len(asked) == 2 * N_MENTIONS
+    assert KeptCandidates(linker, 7, file).of(gold_mentions(make_docs(nlp)[0])) == [
+        [id_ for id_, _ in ranked] for ranked in linker.rank(make_docs(nlp)[0].ents, 7)
+    ]
     file.write_text('{"of": 3}\nnothing\n')
     with pytest.raises(PelError, match=r"candidates\.jsonl"):
         file.write_text("[]\n") and KeptCandidates(linker, 5, file)

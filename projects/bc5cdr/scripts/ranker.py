@@ -40,6 +40,8 @@ def train(
     output: Annotated[Path, typer.Argument(help="Folder for the trained pipelines")],
     top_n: Annotated[int, typer.Option(help="Candidates of a mention")] = 16,
     pooling: Annotated[str, typer.Option(help="mean, or cls for the joint encoder of Zhang & Stratos 2021")] = "mean",
+    lengths: Annotated[str, typer.Option(help="Longest part of a mention, and of an entity")] = "64,48",
+    from_linker: Annotated[bool, typer.Option(help="Begin with the linker's encoder of mentions")] = False,
     fgsm: Annotated[float, typer.Option(help="epsilon; 0: without")] = 0.0,
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 1160,
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
@@ -47,9 +49,12 @@ def train(
 ) -> None:
     """Train a ranker behind a linker, by configs/ranker.cfg with these changes."""
     config = Config().from_disk("configs/ranker.cfg", interpolate=False)
-    config["paths"] |= {"linker": str(linker), "candidates": f"corpus/candidates-{top_n}.jsonl"}
+    config["paths"] |= {"linker": str(linker), "candidates": "corpus/candidates.jsonl"}
     ranker = config["components"]["pel_ranker"]
     ranker["top_n"], ranker["model"]["pooling"] = top_n, pooling
+    ranker["model"]["mention_length"], ranker["model"]["entity_length"] = map(int, lengths.split(","))
+    if from_linker:
+        del config["initialize"]["components"]["pel_ranker"]["encoder_loader"]
     ranker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm} if fgsm else None
     config["training"]["max_steps"], config["training"]["eval_frequency"] = steps, max(steps // 4, 1)
     config["system"]["seed"] = seed
