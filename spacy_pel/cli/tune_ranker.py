@@ -35,8 +35,8 @@ def tune_ranker(
     gpu_id: GPU_ID = -1,
 ) -> None:
     """Fit what the linker's scores count beside those of the ranker, the probability that a link is right
-    (`ent._.kb_prob`) and the NIL threshold, and store all of them in the pipeline. With fewer than 20 NIL mentions the
-    linker goes on to decide on NIL.
+    (`ent._.kb_prob`) and the NIL threshold, and store all of them in the pipeline. The linker goes on to decide on NIL
+    with fewer than 20 NIL mentions, and where it does so better on documents that nothing was fitted to.
 
     `--cost` and `--gain` need the linker's own probabilities: run `tune-nil` before.
 
@@ -72,7 +72,8 @@ def tune_ranker(
             ("Weight of the linker's score", f"{tuned.weight:.4f}"),
             ("NIL threshold", LINKER_DECIDES if nil is None else f"{nil.threshold:.6f}"),
             ("NIL F1", "-" if nil is None else f"{nil.f1:.4f}"),
-            ("NIL F1 on other documents", "-" if tuned.elsewhere is None else str(tuned.elsewhere)),
+            ("NIL F1 on other documents by the ranker", "-" if tuned.elsewhere is None else str(tuned.elsewhere)),
+            ("NIL F1 on other documents by the linker", "-" if tuned.by_linker is None else str(tuned.by_linker)),
             ("Calibration error", f"{tuned.link_ece:.4f}"),
             ("Ranked anew", "all" if tuned.below is None else f"those under a probability of {tuned.below:.4f}"),
         ],

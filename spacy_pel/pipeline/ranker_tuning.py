@@ -50,8 +50,10 @@ class TunedRanker(NamedTuple):
         before: Recall@1 of the linker, on the mentions that were tuned on.
         alone: That by the scores of the ranker alone.
         after: That with both.
-        nil: The NIL threshold and what it reaches; None where NIL mentions were too few: the linker decides.
-        elsewhere: The F1 of the NIL class on other documents.
+        nil: The NIL threshold and what it reaches; None where the linker goes on to decide, since NIL mentions were too
+            few or the ranker is no better at it.
+        elsewhere: The F1 of the NIL class on other documents, if the ranker decides.
+        by_linker: The same for what the linker holds its threshold against.
         link_ece: The expected calibration error of the probabilities.
         costs: Recall@1 over the share that is ranked anew; empty where the linker has no probabilities.
         below: See `RankTuned.rerank_below`.
@@ -64,6 +66,7 @@ class TunedRanker(NamedTuple):
     after: float
     nil: NilThreshold | None
     elsewhere: Interval | None
+    by_linker: Interval | None
     link_ece: float | None
     costs: list[Cost]
     below: float | None
@@ -122,23 +125,24 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
 def fit_ranker(ranking: Ranking, kb: Any, gain: float | None = None) -> tuple[RankTuned, TunedRanker]:
     """What `tune_ranker` keeps, and what it finds."""
     weight = _weight(ranking)
-    tuned, nil, elsewhere, too_few = _decision(ranking, weight, kb)
+    found = _decision(ranking, weight, kb)
     before, alone, after = (
         Outcomes.of(ranking.ranked(own), kb) for own in (None, RankTuned(), RankTuned(weight=weight))
     )
     costs = _costs(ranking.links, before, after)
-    tuned = replace(tuned, rerank_below=_below(costs, gain))
+    tuned = replace(found.tuned, rerank_below=_below(costs, gain))
     return tuned, TunedRanker(
         weight=weight,
         before=_recall(before),
         alone=_recall(alone),
         after=_recall(after),
-        nil=nil,
-        elsewhere=elsewhere,
+        nil=found.nil,
+        elsewhere=found.elsewhere,
+        by_linker=found.by_linker,
         link_ece=calibration_metrics(ranking.ranked(tuned))["link_ece"],
         costs=costs,
         below=tuned.rerank_below,
-        too_few=too_few,
+        too_few=found.too_few,
     )
 
 
@@ -160,23 +164,34 @@ def _weight(ranking: Ranking) -> float:
     return fit_choice(features, right, [PRIOR]).weights[0]
 
 
-def _decision(
-    ranking: Ranking, weight: float, kb: Any
-) -> tuple[RankTuned, NilThreshold | None, Interval | None, str | None]:
-    """What decides on the links: what was fitted, what it reaches, here and on other documents, and what was too
-    little."""
+class _Decided(NamedTuple):
+    """What decides on links: what was fitted, and what of `TunedRanker` says how good it is."""
+
+    tuned: RankTuned
+    nil: NilThreshold | None = None
+    elsewhere: Interval | None = None
+    by_linker: Interval | None = None
+    too_few: str | None = None
+
+
+def _decision(ranking: Ranking, weight: float, kb: Any) -> _Decided:
+    """Fit the probability that a link is right, and that the KB has what a mention means. The second decides on NIL
+    where that is better on other documents than what the linker holds its threshold against."""
     _, evidence = in_order(ranking.links, ranking.scores, weight)
     outcomes = Outcomes.of(ranking.ranked(RankTuned(weight=weight)), kb)
     there = np.array([len(own) > 0 for own in ranking.scores], dtype=bool)
     tuned = RankTuned(weight, right=fit_logistic(evidence[there], outcomes.rank[there] == 1))
     n_nil = int(outcomes.nil.sum())
     if (too_few := few_for_threshold(n_nil, len(outcomes.nil) - n_nil)) is not None:
-        return tuned, None, None, too_few
+        return _Decided(tuned, too_few=too_few)
+    groups = [id(mention.span.doc) for mention in ranking.mentions]
+    by_linker = f1_elsewhere(outcomes, groups)
+    elsewhere = f1_elsewhere(outcomes, groups, fit=Deciding(outcomes, evidence).in_kb)
+    if elsewhere is None or (by_linker is not None and elsewhere.mean <= by_linker.mean):
+        return _Decided(tuned, elsewhere=elsewhere, by_linker=by_linker)
     tuned = replace(tuned, in_kb=fit_logistic(evidence[there], ~outcomes.nil[there]))
     nil = tune_threshold(ranking.ranked(replace(tuned, nil_threshold=0.0)), kb)
-    groups = [id(mention.span.doc) for mention in ranking.mentions]
-    elsewhere = f1_elsewhere(outcomes, groups, fit=Deciding(outcomes, evidence).in_kb)
-    return replace(tuned, nil_threshold=nil.threshold), nil, elsewhere, None
+    return _Decided(replace(tuned, nil_threshold=nil.threshold), nil, elsewhere, by_linker)
 
 
 def _costs(links: Sequence[Link], before: Outcomes, after: Outcomes) -> list[Cost]:

@@ -45,11 +45,18 @@ def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
     inputs = np.stack([(scores - middle) / spread, np.ones_like(scores)], axis=1)
     share = math.log(targets.mean() / (1 - targets.mean()))
     weights = np.array([0.0, share])
+
+    def loss(weights: np.ndarray) -> float:
+        odds = inputs @ weights
+        return float((np.logaddexp(0, odds) - targets * odds).sum())
+
     for _ in range(STEPS):
-        probabilities = 1 / (1 + np.exp(-inputs @ weights))
+        probabilities = 0.5 + 0.5 * np.tanh(inputs @ weights / 2)  # the logistic curve, which cannot overflow so
         gradient = inputs.T @ (probabilities - targets)
         hessian = inputs.T @ (inputs * (probabilities * (1 - probabilities))[:, None])
         step = np.linalg.solve(hessian + 1e-9 * np.eye(2), gradient)
+        while loss(weights - step) > loss(weights) and np.abs(step).max() >= TOLERANCE:  # too far
+            step = step / 2
         weights -= step
         if np.abs(step).max() < TOLERANCE:
             break

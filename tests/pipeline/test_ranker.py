@@ -391,6 +391,7 @@ def test_tuning(nlp, linker, ranker, monkeypatch):
     Knows(monkeypatch)
     tuned = ranker.tune(docs, gain=0.95)
     assert tuned.before < tuned.after == tuned.alone
+    assert tuned.elsewhere.mean > tuned.by_linker.mean
     assert tuned.nil.f1 == 1.0 and tuned.too_few is None and ranker.threshold == tuned.nil.threshold
     shares, recalls = [one.share for one in tuned.costs], [one.recall_at_1 for one in tuned.costs]
     assert shares == sorted(shares) and (shares[0], shares[-1]) == (0.0, 1.0)
@@ -416,6 +417,25 @@ def test_with_few_nil_mentions_the_linker_decides(nlp, linker, ranker, monkeypat
         ranker.tune(make_docs(nlp), gain=0.9)
     linker.nil_threshold = 1.0
     assert {ent.kb_id_ for ent in linked(nlp)} == {NIL}
+
+
+def test_the_linker_decides_where_it_is_better(nlp, linker, ranker, monkeypatch):
+    docs = repeated(nlp)
+    held = {(id(one.doc), one.start): float(one.kb_id_ != NIL) for doc in docs for one in doc.spans["gold_mentions"]}
+    links = type(linker).links
+
+    def all_right(self, found):
+        return [
+            link._replace(confidence=held[id(one.read.doc), one.read.start])
+            for link, one in zip(links(self, found), found)
+        ]
+
+    monkeypatch.setattr(type(linker), "links", all_right)
+    Scores(monkeypatch)
+    tuned = ranker.tune(docs)
+    assert tuned.by_linker.mean == 1.0 >= tuned.elsewhere.mean
+    assert tuned.nil is None and tuned.too_few is None and ranker.tuned.in_kb is None
+    assert ranker.tuned.gives_probabilities and ranker.threshold == linker.threshold
 
 
 def test_nothing_to_tune_on(nlp, linker, ranker):
