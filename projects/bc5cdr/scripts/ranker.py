@@ -134,7 +134,7 @@ def figure(
         axes.plot(*halves.mean(axis=0).T, "o-", label=path.stem)
     axes.set(xlabel="share of the mentions ranked anew", ylabel="recall@1")
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="lower right")
     save_figure(drawn, output)
 
 
