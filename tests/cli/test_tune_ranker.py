@@ -121,10 +121,10 @@ def test_from_training_to_links(folder):
     assert result.exit_code == 0, result.output
     assert "recall_at_1 by both" in result.output and "Ranked anew" in result.output
     ranker = spacy.load(trained).get_pipe("pel_ranker")
-    assert ranker.tuned.weight > 0 and ranker.tuned.nil_threshold is not None and ranker.tuned.rerank_below is not None
+    assert ranker.tuned.weight > 0 and ranker.tuned.gives_probabilities and ranker.tuned.rerank_below is not None
     assert pel("evaluate", trained, folder / "dev.spacy", "--output", ranked).exit_code == 0
     after = json.loads(ranked.read_text())
-    assert after["reliability"] and after["nil_threshold"] == ranker.tuned.nil_threshold
+    assert after["reliability"] and after["nil_threshold"] == ranker.threshold is not None
 
     out = folder / "links.jsonl"
     source = folder / "texts.jsonl"

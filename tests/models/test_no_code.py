@@ -9,7 +9,7 @@ import pytest
 from tiny import make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models import storage
+from spacy_pel.models import storage, weights
 from spacy_pel.models.encoder_loader import HFEncoder
 
 
@@ -73,7 +73,7 @@ def test_an_encoder_that_transformers_knows_is_loaded_without_its_code(model, ma
 
 def test_an_attention_of_its_own_is_not_loaded(model, marker, monkeypatch):
     """As on a GPU, where transformers chooses the attention."""
-    monkeypatch.setattr(storage, "attention_for", lambda device: {})
+    monkeypatch.setattr(weights, "attention_for", lambda device: {})
     rename(model / "mention", "config.json", "_attn_implementation_internal", "evil/kernel:attention")
     assert storage.load(model, "fp32")
 

@@ -97,3 +97,16 @@ def test_the_links_of_annotated_mentions_count():
     ]
     assert measured["link_ece"] == pytest.approx(3 / 4 * (1 / 3 - 1 / 4))
     assert measured["score_ece"] == pytest.approx((0.1 + 0.2 + 0.1 + 0.0) / 4)
+
+
+@pytest.mark.filterwarnings("error")
+def test_widely_spread_scores_are_fitted_to_the_optimum():
+    rng = np.random.default_rng(0)
+    for n in (5, 50, 2000):
+        for steep in (0.5, 30.0):
+            scores = 10 * rng.standard_t(1.2, size=n)
+            right = rng.random(n) < 0.5 + 0.5 * np.tanh(np.clip(steep * scores, -500, 500) / 2)
+            fitted = fit(scores, right)
+            targets = np.where(right, (right.sum() + 1) / (right.sum() + 2), 1 / ((~right).sum() + 2))
+            away = 0.5 + 0.5 * np.tanh((fitted.slope * scores + fitted.intercept) / 2) - targets
+            assert abs(away.mean()) < 1e-6 and abs((away * scores).sum() / np.abs(scores).sum()) < 1e-6
