@@ -21,14 +21,14 @@ def tune_ranker(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker, its KB, and a pel_ranker")],
     dev: Annotated[Path, typer.Argument(help="A corpus with gold mentions, .spacy or .jsonl", metavar="DEV")],
     cost: Annotated[
-        bool, typer.Option("--cost", help="Print recall@1 over the share of the mentions that is ranked anew")
+        bool, typer.Option("--cost", help="Print recall@1 by the share of the mentions that are reranked")
     ] = False,
     gain: Annotated[
         float | None,
         typer.Option(
             min=0.0,
             max=1.0,
-            help="Rank no more mentions anew than this share of the gain in recall@1 needs: 0.95 [default: all]",
+            help="Rerank as few mentions as give this share of the gain in recall@1, such as 0.95 [default: all]",
         ),
     ] = None,
     code: CODE = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NewType
 
 import numpy as np
@@ -19,3 +20,12 @@ EntityPlaces = NewType("EntityPlaces", np.ndarray)
 def no_rows() -> EntityRows:
     """An empty array of rows."""
     return EntityRows(np.empty(0, dtype=np.int64))
+
+
+def both_ways(pairs: np.ndarray) -> dict[int, list[int]]:
+    """For each number in `pairs` (n, 2) those that it is paired with."""
+    paired: dict[int, list[int]] = defaultdict(list)
+    for one, other in pairs.tolist():
+        paired[one].append(other)
+        paired[other].append(one)
+    return dict(paired)

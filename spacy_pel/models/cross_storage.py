@@ -19,8 +19,15 @@ from torch import nn
 from ..errors import PelError
 from .cross_encoder import has_encoder, make_cross_encoder, pair_tower, set_encoder
 from .encoder_loader import PretrainedEncoder
-from .no_code import reason
-from .weights import load_tokenizer, load_transformer, load_weights, save_tokenizer, save_weights
+from .weights import (
+    load_tokenizer,
+    load_transformer,
+    load_weights,
+    reading,
+    save_tokenizer,
+    save_transformer,
+    save_weights,
+)
 
 SETTINGS, WEIGHTS, LINEAR = "cross_encoder.json", "pairs", "score.safetensors"
 
@@ -36,8 +43,7 @@ def save(model: Model, path: Path) -> None:
     (path / WEIGHTS).mkdir(parents=True, exist_ok=True)
     module: Any = pair_tower(model)
     save_tokenizer(model.attrs["row_builder"].tokenizer, path / "tokenizer")
-    module.transformer.config.to_json_file(path / WEIGHTS / "config.json", use_diff=False)
-    save_weights(module.transformer, path / WEIGHTS / "model.safetensors")
+    save_transformer(module.transformer, path / WEIGHTS)
     save_weights(module.linear, path / LINEAR)
     srsly.write_json(path / SETTINGS, model.attrs["settings"])
 
@@ -52,17 +58,11 @@ def load(path: Path, precision: str) -> Model:
     Raises:
         PelError: A file of the folder is missing or broken.
     """
-    try:
+    with reading(path, "cross-encoder"):
         settings: Any = srsly.read_json(path / SETTINGS)
         model = make_cross_encoder(**{**settings, "precision": precision})
         encoder = PretrainedEncoder(load_transformer(path / WEIGHTS), load_tokenizer(path / "tokenizer"))
         linear = nn.Linear(encoder.transformer.config.hidden_size, 1)
         linear.load_state_dict(load_weights(path / LINEAR))
         set_encoder(model, encoder, linear)
-    except PelError as error:
-        raise PelError(f"{path}: no cross-encoder can be read from this folder ({error}); copy it again.") from error
-    except Exception as error:  # transformers, tokenizers and torch raise whatever they meet
-        raise PelError(
-            f"{path}: no cross-encoder can be read from this folder ({reason(error)}); copy it again."
-        ) from error
     return model

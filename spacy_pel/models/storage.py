@@ -16,14 +16,20 @@ from typing import Any
 import srsly
 from thinc.api import Model
 
-from ..errors import PelError
 from ..kb.kinds import ENTITY, NAMES
 from .bi_encoder import make_bi_encoder, make_transformer_listener, row_builder
 from .encoder import set_transformer, tower_module
 from .inputs import RowBuilder
 from .listener import LISTENER, set_projection
-from .no_code import reason
-from .weights import load_tokenizer, load_transformer, load_weights, save_tokenizer, save_weights
+from .weights import (
+    load_tokenizer,
+    load_transformer,
+    load_weights,
+    reading,
+    save_tokenizer,
+    save_transformer,
+    save_weights,
+)
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 TOWERS = ("mention", "entity")  # shared towers have the first only
@@ -77,10 +83,10 @@ def save(model: Model, path: Path) -> None:
     for name, tower in zip(TOWERS, model.layers, strict=False):
         (path / name).mkdir(exist_ok=True)
         module: Any = tower_module(tower)
-        if not tower.has_ref(LISTENER):
-            module = module.transformer
-            module.config.to_json_file(path / name / "config.json", use_diff=False)
-        save_weights(module, path / name / "model.safetensors")
+        if tower.has_ref(LISTENER):
+            save_weights(module, path / name / "model.safetensors")
+        else:
+            save_transformer(module.transformer, path / name)
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
 
 
@@ -94,7 +100,7 @@ def load(path: Path, precision: str) -> Model:
     Raises:
         PelError: A file of the folder is missing or broken.
     """
-    try:
+    with reading(path, "bi-encoder"):
         settings: Any = srsly.read_json(path / "bi_encoder.json")
         make = make_transformer_listener if "upstream" in settings else make_bi_encoder
         model = make(**{**settings, "precision": precision})
@@ -106,10 +112,4 @@ def load(path: Path, precision: str) -> Model:
                 set_projection(tower, load_weights(path / name / "model.safetensors"))
             else:
                 set_transformer(tower, load_transformer(path / name), builder.pad, builder.markers)
-    except PelError as error:
-        raise PelError(f"{path}: no bi-encoder can be read from this folder ({error}); copy it again.") from error
-    except Exception as error:  # transformers, tokenizers and torch raise whatever they meet
-        raise PelError(
-            f"{path}: no bi-encoder can be read from this folder ({reason(error)}); copy it again."
-        ) from error
     return model

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from transformers.modeling_utils import no_init_weights
 
 from ..errors import PelError
 from .encoder_loader import attention_for
-from .no_code import NO_CODE, without_kernel
+from .no_code import NO_CODE, reason, without_kernel
 
 
 def save_tokenizer(tokenizer: Any, path: Path) -> None:
@@ -46,6 +48,31 @@ def save_weights(module: torch.nn.Module, path: Path) -> None:
     except SafetensorError as error:  # such as a full disk
         raise PelError(f"{path}: cannot be written ({error}).") from error
     os.replace(partial, path)
+
+
+def save_transformer(transformer: Any, path: Path) -> None:
+    """Write a transformer into the folder `path`: config.json and model.safetensors.
+
+    Raises:
+        PelError: It cannot be written.
+    """
+    transformer.config.to_json_file(path / "config.json", use_diff=False)
+    save_weights(transformer, path / "model.safetensors")
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """Whatever is raised in this block says that no `what` can be read from the folder `path`.
+
+    Raises:
+        PelError: In its place.
+    """
+    try:
+        yield
+    except PelError as error:
+        raise PelError(f"{path}: no {what} can be read from this folder ({error}); copy it again.") from error
+    except Exception as error:  # transformers, tokenizers and torch raise whatever they meet
+        raise PelError(f"{path}: no {what} can be read from this folder ({reason(error)}); copy it again.") from error
 
 
 def load_tokenizer(path: Path) -> Any:

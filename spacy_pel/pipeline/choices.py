@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..kb.entity import Entity
+from ..kb.numbering import both_ways
 from ..mentions.gold import GoldMention
 from ..search.find import as_read
 from ..training.ranking import Choice
@@ -28,10 +28,7 @@ class Choices:
     def __init__(self, linker: Any, kept: KeptCandidates, top_n: int, seed: int) -> None:
         self._linker, self._kept, self._top_n = linker, kept, top_n
         self._rng = np.random.default_rng(seed)
-        self._same: dict[int, set[int]] = defaultdict(set)
-        for one, other in linker.kb.same_concepts().tolist():
-            self._same[one].add(other)
-            self._same[other].add(one)
+        self._same = both_ways(linker.kb.same_concepts())
 
     def of(self, mentions: Sequence[GoldMention]) -> list[Choice]:
         """The choices of those of `mentions` that the KB has an entity for. Where no correct one is among the

@@ -4,7 +4,7 @@ Every `spacy.blank` imports it, so it imports spaCy only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ..kb.names.known_names import known_names, only_within, rows_of_forms
 from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
 from ..kb.names.plurals import plurals
 from ..mentions.stretches import stretches
+from .with_settings import WithSettings
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
@@ -104,7 +105,7 @@ def make_finder(
     return PelFinder(nlp, name, settings=FinderSettings(**{key: given[key] for key in SETTINGS}), kb_loader=kb)
 
 
-class PelFinder(Pipe):
+class PelFinder(WithSettings, Pipe):
     """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case, hyphens and
     white space aside, or in an English pipeline the plural of one.
 
@@ -114,6 +115,8 @@ class PelFinder(Pipe):
     Attributes:
         settings: How it finds.
     """
+
+    setting_names = SETTINGS
 
     def __init__(
         self,
@@ -128,19 +131,6 @@ class PelFinder(Pipe):
         self.settings = settings or FinderSettings()
         self._kb_loader = kb_loader
         self._own_kb: KnowledgeBase | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name in SETTINGS:
-            return getattr(self.settings, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in SETTINGS:
-            name, value = "settings", replace(self.settings, **{name: value})
-        super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *SETTINGS]
 
     @property
     def kb(self) -> "KnowledgeBase":

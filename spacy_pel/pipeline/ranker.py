@@ -4,7 +4,7 @@ Every `spacy.blank` imports it, so it imports spaCy only; torch and transformers
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ..errors import PelError
 from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
 from .settings import Threshold
+from .with_settings import WithSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,9 +62,6 @@ class RankSettings:
         check_flag(SECTION, "use_gold_ents", self.use_gold_ents)
 
 
-SETTINGS = tuple(field.name for field in fields(RankSettings))
-
-
 @Language.factory(
     "pel_ranker",
     requires=["doc.ents", "token.ent_kb_id", "span._.kb_ents"],
@@ -103,7 +101,7 @@ def make_ranker(
     return PelRanker(nlp.vocab, model, name, adversarial=adversarial, settings=settings, scorer=scorer)
 
 
-class PelRanker(TrainablePipe):
+class PelRanker(WithSettings, TrainablePipe):
     """Ranks the first candidates of the `pel_linker` before it anew, with a cross-encoder that reads a mention and an
     entity together, and links each mention to the best.
 
@@ -120,6 +118,7 @@ class PelRanker(TrainablePipe):
     """
 
     model: Model
+    setting_names = tuple(field.name for field in fields(RankSettings))
 
     def __init__(
         self,
@@ -141,19 +140,6 @@ class PelRanker(TrainablePipe):
         self.session: RankingSession | None = None
         self.scorer = scorer
         self._choices: Choices | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name in SETTINGS:
-            return getattr(self.settings, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in SETTINGS:
-            name, value = "settings", replace(self.settings, **{name: value})
-        super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *SETTINGS]
 
     def listen_to(self, linker: "PelLinker") -> None:
         """Rank what `linker` finds. spaCy arranges that for each linker before the ranker; the last one counts."""

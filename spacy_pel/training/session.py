@@ -11,7 +11,7 @@ from spacy.training import Example
 from thinc.api import Model, to_numpy
 
 from ..kb.knowledge_base import KnowledgeBase
-from ..kb.numbering import EntityPlaces, EntityRows
+from ..kb.numbering import EntityPlaces, EntityRows, both_ways
 from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
 from ..models.bi_encoder import row_builder, score_of
 from ..models.encoder import tower_module
@@ -57,11 +57,7 @@ class TrainingSession:
 
     def _read_same_concepts(self) -> dict[int, list[int]]:
         """For the place of an entity those of entities that the KB marks as the same concept."""
-        same: dict[int, list[int]] = defaultdict(list)
-        for one, other in self.live.places_of(self.kb.same_concepts()).tolist():
-            same[one].append(other)
-            same[other].append(one)
-        return dict(same)
+        return both_ways(self.live.places_of(self.kb.same_concepts()))
 
     def learn(
         self, examples: Sequence[Example], use_gold_ents: bool, spans_key: str | None, types_for: AllowedTypes
