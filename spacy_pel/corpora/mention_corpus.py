@@ -11,10 +11,12 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from ..checks import check_count
+from ..checks import check_count, check_flag
 from ..errors import PelError
 from ..mentions.gold import GOLD_GROUP, gold_mentions
 from .docbin import read_docs
+
+SECTION = "[corpora] spacy_pel.MentionCorpus.v1"
 
 
 @dataclass
@@ -31,20 +33,24 @@ class MentionCorpus:
         seed: Every call gives a new order, the same in every run, so streaming (`max_epochs = -1`) sees new orders too.
             Streaming makes Examples as they are asked for; spaCy otherwise holds them all, about 50 kB each.
         limit: Take this many mentions, the same random ones in every call. 0 takes all.
+        distinct: Of the mentions of a document that have the same text (case aside) and id, take one, another in each
+            call: half of those of an abstract repeat one.
 
     Raises:
-        PelError: A number is under 0.
+        PelError: A number is under 0, or distinct is not true or false.
     """
 
     path: Path
     window: int = 128
     seed: int = 0
     limit: int = 0
+    distinct: bool = False
     calls: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for key in ("window", "seed", "limit"):
-            check_count("[corpora] spacy_pel.MentionCorpus.v1", key, getattr(self, key))
+            check_count(SECTION, key, getattr(self, key))
+        check_flag(SECTION, "distinct", self.distinct)
 
     def __call__(self, nlp: Language) -> Iterator[Example]:
         """Yield the Examples.
@@ -52,14 +58,20 @@ class MentionCorpus:
         Raises:
             PelError: The file is missing or no DocBin, or has no mention with an id.
         """
-        docs = read_docs(Path(self.path), nlp.vocab)
-        spans = [mention.span for doc in docs for mention in gold_mentions(doc) if mention.is_linked]
+        spans = [
+            mention.span
+            for doc in read_docs(Path(self.path), nlp.vocab)
+            for mention in gold_mentions(doc)
+            if mention.is_linked
+        ]
         if not spans:
             raise PelError(f"{self.path} has no mention with an id: there is nothing to train on")
         if 0 < self.limit < len(spans):
             spans = Random(self.seed).sample(spans, self.limit)
         Random(self.seed + self.calls).shuffle(spans)
         self.calls += 1
+        if self.distinct:
+            spans = list({(id(span.doc), span.text.casefold(), span.kb_id): span for span in spans}.values())
         for span in spans:
             yield self._make_example(span)
 

@@ -1,7 +1,8 @@
 """`spacy_pel.CrossEncoder.v1`: a mention and an entity in one row, read together by one transformer, to a score.
 
 A row is `[CLS] left [Ms] mention [Me] right [SEP] entity row [SEP]` (Wiatrak et al. 2022, appendix B): the mention row
-and the entity row of a bi-encoder, one behind the other.
+and the entity row of a bi-encoder, one behind the other. With `rows = "mentions"` all candidates of a mention stand
+behind it, and each sees the mention and itself: the mention, which sees itself alone, is encoded once.
 """
 
 from __future__ import annotations
@@ -16,19 +17,23 @@ from thinc.api import Model, to_numpy
 from thinc.types import Floats2d
 from torch import nn
 
-from ..checks import check_choice
+from ..checks import check_choice, refused
 from ..errors import PelError
 from ..kb.entity import Entity
-from ..kb.stretches import stretches
 from .encoder import Tower, make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder, check_fits
-from .inputs import RowBuilder, RowSettings
+from .inputs import ALIASES, RowBuilder, RowSettings
+from .nearest_names import nearest_first
+from .pair_rows import all_behind, behind
 from .pooling import Pooling
 from .precision import check_precision
+from .shared_rows import SharedRows
 from .token_rows import Rows, TokenRows
 
 SECTION = "[components.pel_ranker.model]"
 POOLINGS = ("mean", "cls")
+PAIRS, MENTIONS = ROWS = ("pairs", "mentions")
+NEAREST = "nearest"
 SPREAD = 0.02  # of the weights of a new linear layer, as BERT's
 
 
@@ -48,15 +53,44 @@ class PairTower(Tower):
     def forward(
         self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None, spots: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Score the pairs (n) of a padded batch, (n, 1). See `Tower.states` for the arguments."""
+        """Score the pairs of a padded batch, (k, 1): a row each, or a candidate of `spots` each. See `Tower.states` for
+        the arguments."""
         assert self.linear is not None
-        return self.linear(super().forward(ids, mask, step, spots))
+        if spots is None:
+            segments = self._segments(behind_separator(ids, self.separator))
+            return self.linear(self.pooling(self.states(ids, mask, step, **segments), ids, mask))
+        blocks, positions = blocks_of(mask, spots)
+        seen = ((blocks[:, :, None] == blocks[:, None]) | (blocks[:, None] == 0)) & mask[:, None]
+        states = self.states(ids, seen, step, position_ids=positions, **self._segments(blocks > 0))
+        return self.linear(self.pooling.of_spots(states, spots))
 
-    def more_inputs(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Segment ids, where the transformer has them: 0 for the mention's part of a row, 1 for the entity's."""
+    def _segments(self, of_entity: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Segment ids, where the transformer has them: 1 for tokens `of_entity`, 0 for those of the mention's part."""
         if getattr(self.transformer.config, "type_vocab_size", 0) < 2:  # type: ignore[union-attr]
             return {}
-        return {"token_type_ids": torch.as_tensor(behind_separator(ids, self.separator), dtype=torch.long)}
+        return {"token_type_ids": of_entity.long()}
+
+
+def blocks_of(mask: torch.Tensor, spots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the tokens of rows (n, t) belong to, and their positions, where each of k candidates stands at its spot.
+
+    Args:
+        mask: (n, t), True at real tokens.
+        spots: (k, 3), the row of each candidate, its first token and the one behind its last.
+
+    Returns:
+        (n, t): 0 in the mention, i + 1 in candidate i; and (n, t): counted through the mention, and from its end in
+        each candidate.
+    """
+    places = torch.arange(mask.shape[1], device=mask.device)
+    rows, starts, ends = spots.unbind(1)
+    inside = (places >= starts[:, None]) & (places < ends[:, None])
+    numbers = torch.arange(1, len(spots) + 1, device=mask.device)
+    blocks = torch.zeros(mask.shape, dtype=torch.long, device=mask.device)
+    blocks.index_add_(0, rows, inside * numbers[:, None])
+    first = torch.full((len(mask),), mask.shape[1], device=mask.device).scatter_reduce(0, rows, starts, "amin")
+    shifts = torch.zeros_like(blocks).index_add_(0, rows, inside * (first[rows] - starts)[:, None])
+    return blocks, (places + shifts) * mask
 
 
 def behind_separator(ids: Any, separator: int) -> Any:
@@ -73,6 +107,7 @@ def make_cross_encoder(
     pooling: str = "mean",
     precision: str = "auto",
     context: int | None = None,
+    rows: str = PAIRS,
 ) -> Model[Rows, Floats2d]:
     """Build a cross-encoder without weights. An `encoder_loader` gives it those.
 
@@ -80,11 +115,14 @@ def make_cross_encoder(
         mention_length: The longest part of a mention, in word pieces, markers included.
         entity_length: The longest part of an entity.
         entity_template: See `spacy_pel.BiEncoder.v1`, for this and those that follow.
-        aliases: "fallback", "first" or "never".
+        aliases: "fallback", "first", "never", or "nearest": first, in the order of their likeness to the mention.
         pooling: Whose states a score is made of: "mean" (of all tokens) or "cls" (the first, as in Zhang & Stratos
             2021).
         precision: "auto", "bf16", "fp32" or "int8".
         context: The most word pieces on either side of a mention; None: all that fits.
+        rows: "pairs": a mention stands in a row with each of its candidates, and both see one another. "mentions": in
+            one row with all, which see it and not one another, and it sees none; a score is made of the candidate's
+            states. That is for encoders of BERT's kind.
 
     Returns:
         The rows of n pairs to scores (n, 1).
@@ -93,11 +131,18 @@ def make_cross_encoder(
         PelError: A setting does not exist.
     """
     settings = dict(locals())
-    rows = RowSettings(mention_length, entity_length, entity_template, aliases, context, section=SECTION)
+    check_choice(SECTION, "aliases", aliases, (*ALIASES, NEAREST))
     check_choice(SECTION, "pooling", pooling, POOLINGS)
+    check_choice(SECTION, "rows", rows, ROWS)
     check_precision(precision)
+    if rows == MENTIONS and pooling != "mean":
+        raise refused(
+            SECTION, "pooling", pooling, f'make it "mean", or rows = "{PAIRS}": the first token sees no entity'
+        )
+    read = "first" if aliases == NEAREST else aliases
+    row_settings = RowSettings(mention_length, entity_length, entity_template, read, context, section=SECTION)
     tower = make_tower(PairTower(Pooling(pooling, unit_length=False), precision))
-    tower.attrs.update({"settings": settings, "row_settings": rows, "row_builder": None})
+    tower.attrs.update({"settings": settings, "row_settings": row_settings, "row_builder": None})
     return tower
 
 
@@ -105,10 +150,15 @@ def set_encoder(model: Model, encoder: PretrainedEncoder, linear: nn.Linear | No
     """Give a cross-encoder its transformer and its linear layer, by default a new one.
 
     Raises:
-        PelError: The rows are longer than the encoder reads.
+        PelError: The rows are longer than the encoder reads, or it cannot read a mention with all candidates.
     """
     settings = model.attrs["row_settings"]
     check_fits(settings.mention_length + settings.entity_length - 1, encoder, SECTION)
+    kind = encoder.transformer.config.model_type
+    if model.attrs["settings"]["rows"] == MENTIONS and kind != "bert":
+        raise refused(
+            SECTION, "rows", MENTIONS, f'make it "{PAIRS}": that is for encoders of the kind bert, not {kind}'
+        )
     model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, settings)
     module = pair_tower(model)
     module.linear = linear or _new_linear(encoder.transformer.config.hidden_size)
@@ -135,8 +185,10 @@ def has_encoder(model: Model) -> bool:
     return model.attrs["row_builder"] is not None
 
 
-def rows_of_pairs(model: Model, spans: Sequence[Span], candidates: Sequence[Sequence[Entity]]) -> TokenRows:
-    """Make one row a pair: of each of m mentions with each of its candidates, mention by mention.
+def rows_of_pairs(
+    model: Model, spans: Sequence[Span], candidates: Sequence[Sequence[Entity]]
+) -> TokenRows | SharedRows:
+    """Make the rows of m mentions with each of their candidates, mention by mention: one a pair, or one a mention.
 
     Raises:
         PelError: The cross-encoder has no weights.
@@ -147,22 +199,27 @@ def rows_of_pairs(model: Model, spans: Sequence[Span], candidates: Sequence[Sequ
             "[initialize.components.pel_ranker] and initialise the pipeline."
         )
     builder: RowBuilder = model.attrs["row_builder"]
-    distinct = {entity.id: entity for own in candidates for entity in own}
-    place_of = {id_: place for place, id_ in enumerate(distinct)}
+    windows = builder.windows(spans)
     mention_of = np.repeat(np.arange(len(spans)), [len(own) for own in candidates])
-    entity_of = [place_of[entity.id] for own in candidates for entity in own]
-    return joined(builder.windows(spans).take(mention_of), builder.entities(distinct.values()).take(entity_of))
+    entities = _entity_rows(model, [span.text for span in spans], candidates)
+    if model.attrs["settings"]["rows"] == PAIRS:
+        return behind(windows, entities, mention_of)
+    return all_behind(windows, entities, mention_of)
 
 
-def joined(left: TokenRows, right: TokenRows) -> TokenRows:
-    """Put each row of `right` behind that of `left`, without its first token."""
-    more = right.lengths - 1
-    lengths = left.lengths + more
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype("int64")
-    tokens = np.empty(offsets[-1], dtype="int32")
-    tokens[stretches(offsets[:-1], left.lengths)] = left.tokens
-    tokens[stretches(offsets[:-1] + left.lengths, more)] = right.tokens[stretches(right.offsets[:-1] + 1, more)]
-    return TokenRows(tokens, offsets)
+def _entity_rows(model: Model, mentions: Sequence[str], candidates: Sequence[Sequence[Entity]]) -> TokenRows:
+    """The rows of the candidates as each mention reads them, those that are the same made once."""
+    nearest = model.attrs["settings"]["aliases"] == NEAREST
+    distinct: dict[tuple[str, str], Entity] = {}
+    keys = []
+    for mention, own in zip(mentions, candidates, strict=True):
+        text = mention if nearest else ""
+        keys += [(entity.id, text) for entity in own]
+        if new := [entity for entity in own if (entity.id, text) not in distinct]:
+            read = nearest_first(mention, new) if nearest else new
+            distinct |= {(entity.id, text): entity for entity in read}
+    place_of = {key: place for place, key in enumerate(distinct)}
+    return model.attrs["row_builder"].entities(distinct.values()).take([place_of[key] for key in keys])
 
 
 def score_pairs(model: Model, spans: Sequence[Span], candidates: Sequence[Sequence[Entity]]) -> np.ndarray:

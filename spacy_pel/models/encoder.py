@@ -54,14 +54,17 @@ class Tower(nn.Module):
         states = self.states(ids, mask, step)
         return self.pooling(states, ids, mask) if spots is None else self.pooling.of_spots(states, spots)
 
-    def states(self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None) -> torch.Tensor:
+    def states(
+        self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None, **inputs: torch.Tensor
+    ) -> torch.Tensor:
         """Encode a padded batch to the state of every token.
 
         Args:
             ids: (n, t), token ids.
-            mask: (n, t), True at real tokens.
+            mask: (n, t), True at real tokens; or (n, t, t), at those that each token sees.
             step: None, or (n, t, hidden), added to the word embeddings. Position and segment embeddings are constants
                 of that sum, so this perturbs the composite input embedding.
+            inputs: What else the transformer is given: segment ids, positions.
 
         Returns:
             (n, t, hidden), the last hidden states, in the dtype that the tower computes in.
@@ -74,13 +77,8 @@ class Tower(nn.Module):
         embedded = transformer.get_input_embeddings()(ids)
         if step is not None:
             embedded = embedded + step
-        more = self.more_inputs(ids)
         with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-            return transformer(inputs_embeds=embedded, attention_mask=mask, **more).last_hidden_state
-
-    def more_inputs(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What the transformer is given beside the embeddings of `ids` (n, t): nothing."""
-        return {}
+            return transformer(inputs_embeds=embedded, attention_mask=mask, **inputs).last_hidden_state
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_copies": {}}  # the weights of int8 cannot be copied

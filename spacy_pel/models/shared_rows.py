@@ -1,9 +1,10 @@
-"""Mentions that share token rows: many spots in few rows, each row encoded once."""
+"""Spots in token rows: many in few rows, each row encoded once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,11 @@ from .token_rows import PaddedBatch, TokenRows
 
 @dataclass(frozen=True)
 class SharedRows:
-    """`m` mentions in rows of token ids. It is used as `TokenRows` are, by the number of the mention.
+    """`m` mentions, or candidates of mentions, in rows of token ids. It is used as `TokenRows` are, by their numbers.
 
     Attributes:
         rows: The rows.
-        spots: (m, 3) int64; of every mention its row, its first token there and the one behind its last. One without a
+        spots: (m, 3) int64; of every one its row, its first token there and the one behind its last. One without a
             word piece has none between them.
     """
 
@@ -36,6 +37,10 @@ class SharedRows:
         spots = self.spots[np.asarray(indices, dtype="int64")]
         needed, row_of = np.unique(spots[:, 0], return_inverse=True)
         return SharedRows(self.rows.take(needed), np.column_stack([row_of, spots[:, 1:]]))
+
+    def with_steps(self, steps: Sequence[Any]) -> SharedRows:
+        """Return the same with a perturbation for each of their batches."""
+        return replace(self, rows=self.rows.with_steps(steps))
 
     def unique(self) -> tuple[SharedRows, np.ndarray]:
         """Return each distinct mention once, and for every mention (m,) the number of its distinct one."""

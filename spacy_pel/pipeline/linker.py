@@ -128,7 +128,8 @@ class PelLinker(Upstream, TrainablePipe):
             if any(mentions):
                 warn_of_training(self.name)
             return [None] * len(docs)
-        warn_without_mentions(docs, self.name, self.settings.spans_key)
+        if not self.trains_behind():
+            warn_without_mentions(docs, self.name, self.settings.spans_key)
         discarded = self.settings.labels_discard
         wanted = [span for spans in mentions for span in spans if span.label_ not in discarded]
         links = iter(self.links(self.find(wanted, self.candidates_wanted(self.settings.max_candidates))))

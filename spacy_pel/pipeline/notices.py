@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from ..tuning.ranking import digest_of
 from ..tuning.tuned import TuningContext
 
 
@@ -31,6 +32,16 @@ def warn_of_tuning(linker: Any) -> None:
         here = TuningContext.of_linker(linker, linker.name_weights)
         for complaint in tuned.complaints(here, linker.name):
             warnings.warn(complaint, stacklevel=3)
+
+
+def warn_of_other_linker(ranker: Any) -> None:
+    """Warn where the linker before `ranker` was tuned, or indexed, after what was tuned of the ranker."""
+    if ranker.tuned.behind not in (None, digest_of(ranker.linker)):
+        warnings.warn(
+            f"{ranker.name} was tuned behind another {ranker.linker.name}, or before that was tuned or indexed again: "
+            "its order, probabilities and NIL may be wrong. Run `python -m spacy pel tune-ranker` again.",
+            stacklevel=4,
+        )
 
 
 def warn_of_dropped_threshold(name: str) -> None:

@@ -20,7 +20,7 @@ from ..tuning.choice import fit_choice
 from ..tuning.decision import Deciding, fit_logistic
 from ..tuning.enough import few_for_threshold
 from ..tuning.nil import NilThreshold, Outcomes, tune_threshold
-from ..tuning.ranking import RankTuned, decided, in_order
+from ..tuning.ranking import RankTuned, decided, digest_of, in_order
 from ..tuning.resampling import Interval, f1_elsewhere
 from .ranking import scores_of
 
@@ -118,7 +118,8 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
     found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
     links = linker.links([one.found for one in found])
     scores = scores_of(ranker, [one.span for one in mentions], links, progress=progress)
-    ranker.tuned, told = fit_ranker(Ranking(mentions, links, scores), linker.kb, gain)
+    tuned, told = fit_ranker(Ranking(mentions, links, scores), linker.kb, gain)
+    ranker.tuned = replace(tuned, behind=digest_of(linker))
     return told
 
 

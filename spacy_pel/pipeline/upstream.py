@@ -25,6 +25,10 @@ class Upstream:
         """How many candidates of a mention those behind want to find, and at least `least`."""
         return max(least, *(component.settings.top_n for component in self.listener_map.values()), 0)
 
+    def trains_behind(self) -> bool:
+        """Whether one of those behind is being trained."""
+        return any(component.session is not None for component in self.listener_map.values())
+
     def add_listener(self, listener: Any, component_name: str) -> None:
         """Do nothing: no layer listens."""
 

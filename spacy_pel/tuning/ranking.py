@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, ClassVar
 
 import numpy as np
+from srsly import json_dumps
 
 from ..kb.entity import NIL
 from ..mentions.links import Link, top_score
@@ -37,6 +39,7 @@ class RankTuned:
         in_kb: Whether the KB has what the mention means; None: the linker decides on NIL.
         nil_threshold: Of that probability.
         rerank_below: The probability of the linker from which on a mention is not ranked anew; None: all are.
+        behind: A digest of how the linker was tuned, see `digest_of`; None: not known.
     """
 
     weight: float = 0.0
@@ -44,8 +47,9 @@ class RankTuned:
     in_kb: Logistic | None = None
     nil_threshold: float | None = None
     rerank_below: float | None = None
+    behind: str | None = None
 
-    KEYS: ClassVar[tuple[str, ...]] = ("weight", "right", "in_kb", "nil_threshold", "rerank_below")
+    KEYS: ClassVar[tuple[str, ...]] = ("weight", "right", "in_kb", "nil_threshold", "rerank_below", "behind")
 
     @property
     def gives_probabilities(self) -> bool:
@@ -71,6 +75,22 @@ class RankTuned:
         if values.get("in_kb") is None:
             values.pop("nil_threshold", None)
         return cls(**values)
+
+
+def digest_of(linker: Any) -> str:
+    """What tells one tuning of a linker from another: the build of its KB, what was tuned, the weights in force."""
+    weights = linker.name_weights
+    state = linker.kb.meta["build"], linker.tuned.to_dict(), weights and weights.as_setting()
+    return blake2b(json_dumps(_rounded(state), sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _rounded(value: Any) -> Any:
+    """`value`, as JSON has it, with numbers as they are before and after they are written to a file."""
+    if isinstance(value, dict):
+        return {key: _rounded(own) for key, own in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(own) for own in value]
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def in_order(links: Sequence[Link], scores: Sequence[np.ndarray], weight: float) -> tuple[list[Link], np.ndarray]:

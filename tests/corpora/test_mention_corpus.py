@@ -30,8 +30,12 @@ def write(tmp_path):
     return write_corpus
 
 
+def id_of(example):
+    return example.reference.ents[0].kb_id_
+
+
 def ids(examples):
-    return [example.reference.ents[0].kb_id_ for example in examples]
+    return [id_of(example) for example in examples]
 
 
 def test_the_window_and_what_the_docs_hold(write):
@@ -78,6 +82,19 @@ def test_the_limit_takes_the_same_mentions_in_every_call(write):
     assert len(first) == 10
     assert sorted(first) == sorted(second)
     assert len(ids(MentionCorpus(path, limit=99)(NLP))) == 50
+
+
+def test_of_equal_mentions_of_a_document_one_comes(write):
+    """The words w0 and W0 are equal; D2 is another id, and the second document another one."""
+    docs = [Doc(NLP.vocab, words=["w0", "and", "W0", "and", "w0"]), Doc(NLP.vocab, words=["w0"])]
+    for doc, mentions in zip(docs, [((0, "D1"), (2, "D1"), (4, "D2")), ((0, "D1"),)], strict=True):
+        doc.spans[GOLD_GROUP] = [Span(doc, start, start + 1, "Drug", kb_id=kb_id) for start, kb_id in mentions]
+    corpus = MentionCorpus(write(*docs), distinct=True)
+    calls = [[(len(eg.reference), eg.reference.ents[0].start, id_of(eg)) for eg in corpus(NLP)] for _ in range(20)]
+    assert all(sorted(id_ for *_, id_ in call) == ["D1", "D1", "D2"] for call in calls)
+    assert {start for call in calls for length, start, id_ in call if length == 5 and id_ == "D1"} == {0, 2}
+    with pytest.raises(PelError, match="distinct = 2"):
+        MentionCorpus(write(*docs), distinct=2)
 
 
 def test_a_corpus_without_linked_mentions_is_refused(write):

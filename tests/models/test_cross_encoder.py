@@ -9,9 +9,9 @@ import torch
 from tiny import ENTITIES, make_docs, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.kb.entity import Entity
 from spacy_pel.models.cross_encoder import (
     behind_separator,
-    joined,
     make_cross_encoder,
     pair_tower,
     rows_of_pairs,
@@ -20,6 +20,7 @@ from spacy_pel.models.cross_encoder import (
 )
 from spacy_pel.models.cross_storage import load, save
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.pair_rows import all_behind, behind
 from spacy_pel.models.token_rows import TokenRows
 
 NLP = spacy.blank("en")
@@ -105,12 +106,59 @@ def test_a_score_does_not_depend_on_what_else_is_scored(model, spans):
 
 
 def test_rows_are_joined_without_the_second_start():
-    left, right = TokenRows.from_lists([[1, 2], [3], []]), TokenRows.from_lists([[9, 4, 5], [9], [9, 6]])
-    rows = joined(left, right)
-    assert [rows[i].tolist() for i in range(3)] == [[1, 2, 4, 5], [3], [6]]
+    left, right = TokenRows.from_lists([[1, 2], [3], []]), TokenRows.from_lists([[9, 4, 5], [9], [9, 6], [9, 7, 8]])
+    rows = behind(left, right, np.array([0, 1, 2, 0]))
+    assert [rows[i].tolist() for i in range(4)] == [[1, 2, 4, 5], [3], [6], [1, 2, 7, 8]]
+    shared = all_behind(left, right, np.array([0, 0, 2, 2]))
+    assert [shared.rows[i].tolist() for i in range(2)] == [[1, 2, 4, 5], [6, 7, 8]]
+    assert shared.spots.tolist() == [[0, 2, 4], [0, 4, 4], [1, 0, 1], [1, 1, 3]]
 
 
-def test_it_comes_back_from_disk(model, spans, tmp_path):
+@pytest.fixture(scope="module")
+def at_once(folder):
+    return make(folder, rows="mentions")
+
+
+def test_in_one_row_a_candidate_sees_the_mention_and_itself(at_once, spans):
+    """By a plain loop: a pair as one row, whose mention does not see the entity."""
+    pairs = make_cross_encoder(**SIZES)
+    pairs.attrs["row_builder"] = at_once.attrs["row_builder"]
+    candidates = [ENTITIES[:5], [], ENTITIES[3:9]]
+    scores = score_pairs(at_once, spans[:3], candidates)
+    rows = rows_of_pairs(pairs, spans[:3], candidates)
+    module = pair_tower(at_once)
+    transformer = module.transformer.eval()
+    assert len(scores) == len(rows) == 11
+    for score, ids in zip(scores, (torch.as_tensor(rows[i].astype("int64"))[None] for i in range(11)), strict=True):
+        segments = torch.as_tensor(behind_separator(ids, module.separator), dtype=torch.long)
+        sees = (segments[:, :, None] == 1) | (segments[:, None] == 0)
+        with torch.no_grad():
+            states = transformer(input_ids=ids, token_type_ids=segments, attention_mask=sees).last_hidden_state
+            expected = module.linear(states[segments == 1].mean(0)).item()
+        assert score == pytest.approx(expected, abs=1e-5)
+
+
+def test_in_one_row_a_score_does_not_depend_on_what_else_is_scored(at_once, spans):
+    together = score_pairs(at_once, spans, [ENTITIES] * len(spans)).reshape(len(spans), -1)
+    alone = np.concatenate([score_pairs(at_once, [span], [[ENTITIES[3]]]) for span in spans])
+    np.testing.assert_allclose(together[:, 3], alone, atol=1e-5)
+    assert score_pairs(at_once, [], []).shape == (0,)
+
+
+def test_the_nearest_names_come_first(folder, spans):
+    model = make(folder, aliases="nearest")
+    entity = Entity("D1", "Myocardial Infarction", ("Lithium", "Heart Attacks", "Aspirin"))
+    rows = rows_of_pairs(model, spans[:2], [[entity], [entity, ENTITIES[0]]])
+    assert [span.text.lower() for span in spans[:2]] == ["aspirin", "heart attack"]
+    mine = [words(model, row).split(" [SEP] ", maxsplit=1)[1] for row in (rows[0], rows[1])]
+    assert mine[0].index("aspirin") < mine[0].index("heart") and mine[1].index("heart") < mine[1].index("aspirin")
+    assert len(rows) == 3
+
+
+def test_it_comes_back_from_disk(model, at_once, spans, tmp_path):
+    save(at_once, tmp_path / "at_once")
+    one_row = load(tmp_path / "at_once", "fp32")
+    np.testing.assert_array_equal(*(score_pairs(own, spans, [ENTITIES] * len(spans)) for own in (one_row, at_once)))
     save(model, tmp_path / "model")
     again = load(tmp_path / "model", "fp32")
     assert again.attrs["settings"] == model.attrs["settings"]
@@ -124,7 +172,7 @@ def test_it_comes_back_from_disk(model, spans, tmp_path):
 
 def test_an_encoder_without_segments_has_none(folder, tmp_path, spans):
     model = make(write_encoder(tmp_path / "one", type_vocab_size=1))
-    assert pair_tower(model).more_inputs(torch.zeros(1, 4, dtype=torch.long)) == {}
+    assert pair_tower(model)._segments(torch.zeros(1, 4, dtype=torch.bool)) == {}
     assert np.isfinite(score_pairs(model, spans[:1], [ENTITIES])).all()
 
 
@@ -132,6 +180,12 @@ def test_an_encoder_without_segments_has_none(folder, tmp_path, spans):
     ("settings", "error"),
     [
         ({"pooling": "mention"}, r"\[components.pel_ranker.model\]: pooling is 'mention'; choose one of mean, cls"),
+        ({"rows": "all"}, r"rows is 'all'; choose one of pairs, mentions"),
+        (
+            {"rows": "mentions", "pooling": "cls"},
+            r"pooling = 'cls'; make it .mean., or rows = .pairs.: the first",
+        ),
+        ({"aliases": "some"}, r"\[components.pel_ranker.model\]: aliases is 'some'; choose one of .*, nearest"),
         ({"mention_length": 4}, r"\[components.pel_ranker.model\]: mention_length = 4"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"mention_length": 50, "entity_length": 30}, r"pel_ranker.model\]: rows of 79 tokens are longer than the 64"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -436,6 +437,32 @@ def test_the_linker_decides_where_it_is_better(nlp, linker, ranker, monkeypatch)
     assert tuned.by_linker.mean == 1.0 >= tuned.elsewhere.mean
     assert tuned.nil is None and tuned.too_few is None and ranker.tuned.in_kb is None
     assert ranker.tuned.gives_probabilities and ranker.threshold == linker.threshold
+
+
+def test_it_warns_where_the_linker_was_tuned_later(nlp, linker, ranker, tmp_path):
+    ranker.tune(make_docs(nlp))
+    nlp.to_disk(tmp_path / "tuned")
+    again = spacy.load(tmp_path / "tuned")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linked(again)
+    again.get_pipe("pel_linker").tune_nil(repeated(again))
+    with pytest.warns(UserWarning, match="pel_ranker was tuned behind another pel_linker, or before"):
+        linked(again)
+    again.get_pipe("pel_ranker").tune(make_docs(again))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linked(again)
+
+
+def test_the_linker_does_not_ask_for_entities_while_a_ranker_behind_it_trains(nlp, linker, ranker):
+    docs = [nlp.make_doc(doc.text) for doc in make_docs(nlp)]
+    with pytest.warns(UserWarning, match="has looked for entities"):
+        linker.predict(docs)
+    ranker.begin_training()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.predict(docs)
 
 
 def test_nothing_to_tune_on(nlp, linker, ranker):

@@ -32,10 +32,10 @@ def folder(tmp_path_factory):
     return write_encoder(tmp_path_factory.mktemp("encoder"))
 
 
-@pytest.fixture
-def model(folder):
+@pytest.fixture(params=["pairs", "mentions"])
+def model(folder, request):
     torch.manual_seed(0)
-    made = make_cross_encoder(mention_length=20, entity_length=16, precision="fp32")
+    made = make_cross_encoder(mention_length=20, entity_length=16, precision="fp32", rows=request.param)
     set_encoder(made, HFEncoder(str(folder), dropout=0.0)())
     return made
 

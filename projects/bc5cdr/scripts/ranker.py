@@ -41,6 +41,9 @@ def train(
     top_n: Annotated[int, typer.Option(help="Candidates of a mention")] = 16,
     pooling: Annotated[str, typer.Option(help="mean, or cls for the joint encoder of Zhang & Stratos 2021")] = "mean",
     lengths: Annotated[str, typer.Option(help="Longest part of a mention, and of an entity")] = "64,48",
+    rows: Annotated[str, typer.Option(help="pairs, or mentions for one row with all candidates")] = "pairs",
+    aliases: Annotated[str, typer.Option(help="first, or nearest for those like the mention first")] = "nearest",
+    names: Annotated[float, typer.Option(help="Names of the KB for each mention, half of them in texts")] = 0.0,
     from_linker: Annotated[bool, typer.Option(help="Begin with the linker's encoder of mentions")] = False,
     fgsm: Annotated[float, typer.Option(help="epsilon; 0: without")] = 0.0,
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 1160,
@@ -51,8 +54,11 @@ def train(
     config = Config().from_disk("configs/ranker.cfg", interpolate=False)
     config["paths"] |= {"linker": str(linker), "candidates": "corpus/candidates.jsonl"}
     ranker = config["components"]["pel_ranker"]
-    ranker["top_n"], ranker["model"]["pooling"] = top_n, pooling
-    ranker["model"]["mention_length"], ranker["model"]["entity_length"] = map(int, lengths.split(","))
+    mention_length, entity_length = map(int, lengths.split(","))
+    ranker["top_n"] = top_n
+    ranker["model"] |= {"pooling": pooling, "rows": rows, "aliases": aliases}
+    ranker["model"] |= {"mention_length": mention_length, "entity_length": entity_length}
+    config["corpora"]["train"]["ratio"] = names
     if from_linker:
         del config["initialize"]["components"]["pel_ranker"]["encoder_loader"]
     ranker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm} if fgsm else None
