@@ -14,6 +14,7 @@ from . import (  # noqa: F401  (importing registers them)
     new_linker,
     new_project,
     okb,
+    report,
     table,
     tune_lexical,
     tune_nil,

@@ -12,7 +12,7 @@ import typer
 from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker
-from .printing import msg
+from .printing import msg, shown
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
@@ -117,14 +117,6 @@ def _write_plots(folder: Path, ranked: Sequence[RankedMention], metrics: dict[st
 def _print_table(metrics: dict[str, Any]) -> None:
     rows = []
     for group, keys in TABLE.items():
-        shown = [key for key in keys if key in metrics]
-        rows += [(group if key == keys[0] else "", key, _format(metrics[key])) for key in shown]
+        present = [key for key in keys if key in metrics]
+        rows += [(group if key == keys[0] else "", key, shown(metrics[key])) for key in present]
     msg.table(rows, header=("", "Measure", "Value"), aligns=("l", "l", "r"), divider=True)
-
-
-def _format(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"

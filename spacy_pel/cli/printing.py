@@ -31,6 +31,15 @@ def echo(text: str, *, err: bool = False) -> None:
     typer.echo(visible(text, keep="\n\t"), err=err)
 
 
+def shown(value: float | None) -> str:
+    """A measure: a count as a whole number, others with as many places as tell something, None as a dash."""
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
 def _cells(row: Iterable[Any]) -> list[str]:
     return [visible(str(cell)) for cell in row]
 

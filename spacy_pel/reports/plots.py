@@ -118,6 +118,23 @@ def reliability(metrics: Mapping[str, Any]) -> Figure | None:
     return figure
 
 
+def probabilities(bins: np.ndarray, known: np.ndarray | None = None) -> Figure | None:
+    """The shares of mentions whose probability is in each of equal bins of [0, 1], from counts (n,), beside those of a
+    corpus that is `known` (n,). None without a mention."""
+    if not bins.sum():
+        return None
+    figure = _figure()
+    axes = figure.subplots()
+    middles = (np.arange(len(bins)) + 0.5) / len(bins)
+    axes.bar(middles, bins / bins.sum(), width=0.9 / len(bins), color=RIGHT, label=f"here: {bins.sum():,} mentions")
+    if known is not None:
+        axes.plot(middles, known / known.sum(), "o--", color=WRONG, label=f"known: {known.sum():,} mentions")
+    axes.set(xlabel="probability that the first candidate is right", ylabel="share of the mentions", xlim=(0, 1))
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside upper center", frameon=False)
+    return figure
+
+
 def top_scores(groups: Mapping[str, np.ndarray], threshold: float | None, label: str) -> Figure | None:
     """Histograms of the top scores (n,) of groups of mentions, or of what else (`label`) the NIL `threshold` is held
     against, by title, over one axis. Infinite scores, those of mentions without a candidate, are counted only. None
