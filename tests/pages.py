@@ -4,7 +4,8 @@ An HTML comment on the line before a block says what is not usual about it:
 
     <!-- not run -->         it is only compiled, or parsed
     <!-- needs scispacy -->  it is only compiled where that package is not installed
-    <!-- prints -->          of a ```text block: what the Python block before it prints, whatever the scores
+    <!-- prints -->          of a ```text block: what the Python block before it prints, whatever the scores; not
+                             compared where that was not run for want of a package
     <!-- file new.jsonl -->  it is the content of that file
 """
 
@@ -64,7 +65,7 @@ def blocks(text: str) -> list[Block]:
 def run(page: Path, config: Path) -> None:
     """Run the blocks of `page` in the present folder; those of ```ini are laid over the file `config`."""
     namespace: dict[str, Any] = {}
-    printed = ""
+    printed: str | None = ""
     for block in blocks(page.read_text(encoding="utf-8")):
         where = f"{page.name}:{block.line}"
         if block.mark.startswith("file "):
@@ -73,12 +74,14 @@ def run(page: Path, config: Path) -> None:
             code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
             if block.is_run:
                 printed = _printed(code, namespace)
+            elif block.mark.startswith("needs "):
+                printed = None
         elif block.language == "bash":
             for words in commands(block.code):
                 _command(words, where, is_run=block.is_run)
         elif block.language == "ini":
             resolve(_part_of_config(block.code), config)
-        elif block.mark == "prints":
+        elif block.mark == "prints" and printed is not None:
             assert SCORE.sub("#", printed) == SCORE.sub("#", block.code), f"{where}: this is printed:\n{printed}"
 
 
