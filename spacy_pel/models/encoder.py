@@ -6,6 +6,7 @@ This file is the border between thinc and PyTorch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from thinc.types import Floats2d
 from torch import nn
 from transformers import PreTrainedModel
 
+from ..checks import refused
 from .pooling import Pooling
 from .precision import compute_dtype
 from .predictions import for_predictions
 from .token_rows import PaddedBatch, Rows
 
+SUM, NORMALISED = LAYERS = ("sum", "normalised")
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
 
 
@@ -31,10 +34,13 @@ class Tower(nn.Module):
         transformer: None until `set_transformer` gives one.
         pooling: States to vectors.
         precision: See `spacy_pel.models.precision.compute_dtype`.
+        layer: What a step is added to: the "sum" of the input embeddings, or that behind its LayerNorm and dropout,
+            "normalised".
     """
 
     def __init__(self, pooling: Pooling, precision: str) -> None:
         super().__init__()
+        self.layer = SUM
         self.transformer: PreTrainedModel | None = None
         self.pooling = pooling
         self.precision = precision
@@ -62,8 +68,8 @@ class Tower(nn.Module):
         Args:
             ids: (n, t), token ids.
             mask: (n, t), True at real tokens; or (n, t, t), at those that each token sees.
-            step: None, or (n, t, hidden), added to the word embeddings. Position and segment embeddings are constants
-                of that sum, so this perturbs the composite input embedding.
+            step: None, or (n, t, hidden), added to the `layer`: to the word embeddings, since position and segment
+                embeddings are constants of their sum, or behind the LayerNorm.
             inputs: What else the transformer is given: segment ids, positions.
 
         Returns:
@@ -75,9 +81,13 @@ class Tower(nn.Module):
         if transformer.training != training:
             transformer.train(training)
         embedded = transformer.get_input_embeddings()(ids)
-        if step is not None:
+        behind = None
+        if step is not None and self.layer == SUM:
             embedded = embedded + step
-        with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        elif step is not None:
+            behind = step
+        autocast = torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
+        with autocast, _added_behind(transformer, behind):
             return transformer(inputs_embeds=embedded, attention_mask=mask, **inputs).last_hidden_state
 
     def __getstate__(self) -> dict[str, Any]:
@@ -95,6 +105,37 @@ class Tower(nn.Module):
         if dtype not in copies:
             copies[dtype] = for_predictions(self.transformer, dtype)
         return copies[dtype]
+
+
+@contextmanager
+def _added_behind(transformer: PreTrainedModel, step: torch.Tensor | None) -> Iterator[None]:
+    """Add `step` to what the embedding module of `transformer` gives."""
+    if step is None:
+        yield
+        return
+    hook = transformer.embeddings.register_forward_hook(lambda _module, _inputs, embedded: embedded + step)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def set_layer(tower: Model, layer: str, section: str) -> None:
+    """Choose what a step is added to, one of `LAYERS`.
+
+    Args:
+        tower: With a transformer.
+        layer: One of `LAYERS`.
+        section: Of the config, for the message.
+
+    Raises:
+        PelError: The transformer has no embedding module.
+    """
+    module = tower_module(tower)
+    if layer == NORMALISED and not hasattr(module.transformer, "embeddings"):
+        kind = type(module.transformer).__name__
+        raise refused(section, "layer", layer, f'make it "{SUM}": a {kind} has no embeddings to step on behind')
+    module.layer = layer
 
 
 def make_tower(module: Tower) -> Model[Rows, Floats2d]:

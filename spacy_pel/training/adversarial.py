@@ -8,7 +8,8 @@ import numpy as np
 from thinc.api import get_array_module
 from thinc.types import Floats3d
 
-from ..checks import check_number
+from ..checks import check_choice, check_number
+from ..models.encoder import LAYERS, SUM
 
 SECTION = "[components.pel_linker.adversarial]"
 NO_FGSM = "; for no FGSM set adversarial = null"
@@ -28,17 +29,21 @@ class FGSM:
     Attributes:
         epsilon: ε, the size of the step.
         weight: λ.
+        layer: What z is: "sum", of the word, position and segment embeddings; "normalised", that sum behind its
+            LayerNorm and dropout, where it has another size.
 
     Raises:
-        PelError: epsilon is not more than 0, or weight is less.
+        PelError: epsilon is not more than 0, weight is less, or there is no such layer.
     """
 
     epsilon: float = 0.01
     weight: float = 1.0
+    layer: str = SUM
 
     def __post_init__(self) -> None:
         check_number(SECTION, "epsilon", self.epsilon, over=0, most=LARGEST, hint=NO_FGSM)
         check_number(SECTION, "weight", self.weight, least=0, most=LARGEST, hint=NO_FGSM)
+        check_choice(SECTION, "layer", self.layer, LAYERS)
 
     def step(self, gradient: Floats3d, mask: np.ndarray) -> Floats3d:
         """Return ε sign(gradient), 0 at padding.

@@ -13,12 +13,13 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import softplus
 
-from ..checks import check_number
+from ..checks import check_choice, check_number
 
 MASKED = -1e30  # finite, so that a row with no negatives has gradient 0 and not nan
 SMALLEST_GRADIENT = 1e-20
 SECTION = "[components.pel_linker.loss]"
 LARGEST_ALPHA = 10_000
+SIMILARITIES = ("dot", "cosine")
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,23 @@ class ProxyLoss:
     Attributes:
         alpha: α, the inverse temperature.
         margin: δ.
+        origin: Taken from every score before. The paper has none: it parts right and wrong at a cosine of 0. Those of a
+            pretrained encoder lie around another number, and training has to move them first.
 
     Raises:
-        PelError: alpha is not more than 0, or margin no difference of two cosines.
+        PelError: alpha is not more than 0, margin no difference of two cosines, or origin no cosine.
     """
 
     alpha: float = 32.0
     margin: float = 0.0
+    origin: float = 0.0
     similarity: ClassVar[str] = "cosine"
     needs_log_q: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_number(SECTION, "alpha", self.alpha, over=0, most=LARGEST_ALPHA)
         check_number(SECTION, "margin", self.margin, least=-2, most=2)
+        check_number(SECTION, "origin", self.origin, least=-1, most=1)
 
     @property
     def logit_scale(self) -> float:
@@ -56,6 +61,7 @@ class ProxyLoss:
 
     def __call__(self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
         """Return the loss (m,) of every mention."""
+        scores = scores - self.origin
         pull = (softplus(-self.alpha * (scores - self.margin)) * positives).sum(-1)
         logits = (self.alpha * (scores + self.margin)).masked_fill(~negatives, MASKED)
         push = torch.logsumexp(torch.cat([logits.new_zeros(len(logits), 1), logits], dim=-1), dim=-1)
@@ -64,19 +70,37 @@ class ProxyLoss:
 
 @dataclass(frozen=True)
 class CrossEntropyLoss:
-    """Softmax cross-entropy over {e⁺} ∪ P⁻ (Wiatrak et al. 2022, eq. 1-2), for dot products: the yardstick.
+    """Softmax cross-entropy over {e⁺} ∪ P⁻ (Wiatrak et al. 2022, eq. 1-2): the yardstick.
 
         log(exp s⁺ + Σ exp s⁻) - s⁺  =  softplus(log Σ exp s⁻ - s⁺)
 
     Gradients: ∂/∂s⁺ = p⁺ - 1, ∂/∂s⁻ = p⁻, where p is the softmax.
+
+    Attributes:
+        scale: What scores are multiplied by before; the gradients too. The paper has 1, for dot products; cosines need
+            more than that, such as 32, to be told apart.
+        similarity: "dot", or "cosine".
+
+    Raises:
+        PelError: scale is not more than 0, or there is no such similarity.
     """
 
-    similarity: ClassVar[str] = "dot"
-    logit_scale: ClassVar[float] = 1.0
+    scale: float = 1.0
+    similarity: str = "dot"
     needs_log_q: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_number(SECTION, "scale", self.scale, over=0, most=LARGEST_ALPHA)
+        check_choice(SECTION, "similarity", self.similarity, SIMILARITIES)
+
+    @property
+    def logit_scale(self) -> float:
+        """What a score is multiplied by in the loss's softmax over negatives."""
+        return self.scale
 
     def __call__(self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
         """Return the loss (m,) of every mention."""
+        scores = self.scale * scores
         others = torch.logsumexp(scores.masked_fill(~negatives, MASKED), dim=-1, keepdim=True)
         return (softplus(others - scores) * positives).sum(-1)
 

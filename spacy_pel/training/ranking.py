@@ -14,7 +14,7 @@ from thinc.types import Floats2d
 
 from ..kb.entity import Entity
 from ..models.cross_encoder import behind_separator, pair_tower, rows_of_pairs
-from ..models.encoder import token_batches
+from ..models.encoder import set_layer, token_batches
 from .adversarial import FGSM
 from .gradients import finish
 from .losses import CrossEntropyLoss, score_gradient
@@ -49,6 +49,8 @@ class RankingSession:
         self.model = model
         self.adversarial = adversarial
         self.n_mentions = 0
+        if adversarial is not None:
+            set_layer(model, adversarial.layer, "[components.pel_ranker.adversarial]")
         pair_tower(model).zero_grad()  # what a training before this one has left
 
     def accumulate(self, choices: Sequence[Choice]) -> float:

@@ -14,11 +14,12 @@ from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, both_ways
 from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
 from ..models.bi_encoder import row_builder, score_of
-from ..models.encoder import tower_module
+from ..models.encoder import set_layer, tower_module
 from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
 from ..search.find import AllowedTypes
 from ..search.live import LiveIndex, LivePart
+from .adversarial import SECTION as FGSM_SECTION
 from .gradients import finish
 from .layouts import LAYOUTS, TrainingBatch
 from .masking import with_masked_names
@@ -52,6 +53,8 @@ class TrainingSession:
         self._rng = np.random.default_rng(seed)
         self._same_concepts = self._read_same_concepts()
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
+        if objective.adversarial is not None:
+            set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
         for tower in model.layers:  # what a training before this one has left
             tower_module(tower).zero_grad()
 

@@ -8,8 +8,9 @@ import torch
 from thinc.api import xp2torch
 from tiny import make_kb, make_pipeline, write_encoder
 
+from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import row_builder
-from spacy_pel.models.encoder import token_batches, tower_module
+from spacy_pel.models.encoder import LAYERS, set_layer, token_batches, tower_module
 from spacy_pel.models.scoring.dual import Dual
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.layouts import per_mention, shared
@@ -46,9 +47,11 @@ def clean_step(model, kb, candidates, loss):
     return mentions, entity_tower, entity_rows, backprop(d_entities)
 
 
+@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("loss", [ProxyLoss(), ProxyLoss(alpha=4.0, margin=0.1), CrossEntropyLoss()])
-def test_per_mention_step_is_equations_6_and_7(double_model, loss):
+def test_per_mention_step_is_equations_6_and_7(double_model, loss, layer):
     model, kb = double_model
+    set_layer(model.get_ref("entity_tower"), layer, "[adversarial]")
     candidates = per_mention(GOLD, CORRECT, NEGATIVES)
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
     fgsm = FGSM(epsilon=0.01)
@@ -69,6 +72,40 @@ def test_per_mention_step_is_equations_6_and_7(double_model, loss):
             np.testing.assert_allclose(step[i], expected, atol=1e-12)
             checked += 1
     assert checked == 3 * width
+
+
+def test_the_normalised_layer_is_behind_the_embedding_module(double_model):
+    """By hand: the encoder's layers over what the embedding module gives, and the step."""
+    tower = double_model[0].get_ref("entity_tower")
+    module, transformer = tower_module(tower), tower_module(tower).transformer.eval()
+    ids = torch.tensor([[2, 40, 41, 42, 3]])
+    mask, step = torch.ones_like(ids, dtype=torch.bool), 0.1 * torch.randn(1, 5, 32, dtype=torch.float64)
+    with torch.no_grad():
+        by_layer = {}
+        for layer in LAYERS:
+            set_layer(tower, layer, "[adversarial]")
+            by_layer[layer] = module.states(ids, mask, step)
+            torch.testing.assert_close(module.states(ids, mask, 0 * step), module.states(ids, mask, None))
+        hidden = transformer.embeddings(ids) + step
+        expected = transformer.encoder(hidden, attention_mask=torch.zeros(1, 1, 1, 5, dtype=torch.float64))
+    torch.testing.assert_close(by_layer["normalised"], expected.last_hidden_state)
+    assert (by_layer["sum"] - by_layer["normalised"]).abs().max() > 1e-3
+    assert not transformer.embeddings._forward_hooks
+    module.transformer = torch.nn.Linear(2, 2)
+    with pytest.raises(
+        PelError, match=r'\[adversarial\]: layer = .normalised.; make it "sum": a Linear has no embeddings'
+    ):
+        set_layer(tower, "normalised", "[adversarial]")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_session_steps_on_the_layer_of_its_fgsm(tmp_path, layer):
+    adversarial = {"@misc": "spacy_pel.FGSM.v1", "layer": layer}
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, linker, examples, optimizer = make_pipeline(encoder, kb, adversarial=adversarial)
+    nlp.update(examples, sgd=optimizer)
+    assert [tower_module(tower).layer for tower in linker.model.layers].count(layer) >= 1
+    assert tower_module(linker.model.get_ref("entity_tower")).layer == layer
 
 
 def test_the_step_raises_the_loss(double_model):

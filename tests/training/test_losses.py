@@ -7,6 +7,8 @@ import math
 import pytest
 import torch
 
+from spacy_pel.errors import PelError
+from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.losses import CrossEntropyLoss, NCELoss, ProxyLoss, score_gradient
 
 SCORES = [[0.9, 0.1, -0.3, 0.4], [0.2, 0.25, 0.5, -1.0]]
@@ -52,6 +54,31 @@ def test_cross_entropy_is_the_softmax_over_gold_and_negatives():
         for j in range(4):
             p = math.exp(row[j]) / total if j in used else 0.0
             assert s.grad[i, j].item() == pytest.approx(p - (j == gold), rel=1e-9, abs=1e-12)
+
+
+def test_an_origin_is_taken_from_every_score_and_a_scale_multiplies_it():
+    s = scores()
+    torch.testing.assert_close(
+        ProxyLoss(8.0, 0.1, origin=0.3)(s, POSITIVES, NEGATIVES), ProxyLoss(8.0, 0.1)(s - 0.3, POSITIVES, NEGATIVES)
+    )
+    scaled = CrossEntropyLoss(scale=32.0, similarity="cosine")
+    torch.testing.assert_close(scaled(s, POSITIVES, NEGATIVES), CrossEntropyLoss()(32 * s, POSITIVES, NEGATIVES))
+    assert (scaled.logit_scale, scaled.similarity) == (32.0, "cosine")
+    assert (CrossEntropyLoss().logit_scale, CrossEntropyLoss().similarity) == (1.0, "dot")
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: ProxyLoss(origin=2), "origin = 2"),
+        (lambda: CrossEntropyLoss(scale=0), "scale = 0"),
+        (lambda: CrossEntropyLoss(similarity="l2"), "similarity is 'l2'; choose one of dot, cosine"),
+        (lambda: FGSM(layer="last"), "layer is 'last'; choose one of sum, normalised"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, error):
+    with pytest.raises(PelError, match=error):
+        make()
 
 
 @pytest.mark.parametrize("loss", [ProxyLoss(), CrossEntropyLoss()])
