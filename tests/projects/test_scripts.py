@@ -336,6 +336,21 @@ def test_a_ranker_is_trained_and_measured_on_what_it_was_not_tuned_on(tmp_path, 
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"ranker.png", "ranker.svg"}
 
 
+def test_the_bias_of_hard_negatives_goes_and_that_of_random_ones_stays(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    synthetic = script("synthetic", "hard_negatives")
+    monkeypatch.setattr(synthetic, "LABELS", 60)
+    monkeypatch.setattr(synthetic, "SHARPNESS", 0.004)
+    synthetic.run(tmp_path / "metrics.json")
+    found = json.loads((tmp_path / "metrics.json").read_text())
+    last = found["rows"][-1]
+    assert len(found["rows"]) == 30 and last["exact"] >= found["entropy"]
+    assert last["hard: bias"] < 0.5 * last["random: bias"]
+    assert abs(last["hard"] - last["exact"]) < abs(last["random"] - last["exact"])
+    synthetic.figure(tmp_path / "metrics.json", tmp_path / "figures" / "synthetic")
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"synthetic.png", "synthetic.svg"}
+
+
 def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     """Of a linker that reads mentions without context, and so a name as it reads the mention of it."""
     encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
