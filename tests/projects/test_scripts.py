@@ -351,6 +351,23 @@ def test_the_bias_of_hard_negatives_goes_and_that_of_random_ones_stays(tmp_path,
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"synthetic.png", "synthetic.svg"}
 
 
+@pytest.mark.parametrize(("negatives", "is_biased"), [(7, False), (3, True)])
+def test_the_gradient_over_all_negatives_has_no_bias(tmp_path, monkeypatch, negatives, is_biased):
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    write_docs(tmp_path / "train.spacy", make_docs(spacy.blank("en")))
+    towers = script("two_towers", "hard_negatives")
+    for name, value in (("MENTIONS", 4), ("ENTITIES", 8), ("NEGATIVES", negatives), ("DRAWS", 4)):
+        monkeypatch.setattr(towers, name, value)
+    monkeypatch.setattr(towers, "KINDS", {"random": 0, "hard": negatives, "mixed": negatives // 2})
+    towers.main(tmp_path / "train.spacy", kb.path, encoder, tmp_path / "bias.json", steps=2)
+    rows = json.loads((tmp_path / "bias.json").read_text())["rows"]
+    assert [(row["loss"], row["trained on"]) for row in rows] == [
+        (loss, trained_on) for loss in ("cross-entropy", "Pb") for trained_on in ("all", "random")
+    ]
+    for row in rows:
+        assert all((row[kind] > 1e-3 * row["gradient"]) is is_biased for kind in towers.KINDS), row
+
+
 def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     """Of a linker that reads mentions without context, and so a name as it reads the mention of it."""
     encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
