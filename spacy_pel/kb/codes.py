@@ -19,22 +19,18 @@ def codes_in(xrefs: Iterable[str], vocabulary: str) -> list[str]:
 
 
 def codes_of(kb: KnowledgeBase, id: str, vocabularies: Iterable[str]) -> dict[str, list[str]]:
-    """For each of `vocabularies` the codes of an entity, none of "" and "NIL".
-
-    Raises:
-        PelError: The KB has no such entity.
-    """
-    xrefs = () if id in NO_ENTITY else kb[id].xrefs
-    return {vocabulary: codes_in(xrefs, vocabulary) for vocabulary in vocabularies}
+    """For each of `vocabularies` the codes of the entity `id`, none where the KB does not have it (any more)."""
+    entity = None if id in NO_ENTITY else kb.get(id)
+    return {vocabulary: codes_in(entity.xrefs if entity else (), vocabulary) for vocabulary in vocabularies}
 
 
 def checked_codes_of(kb: KnowledgeBase, id: str, vocabulary: str) -> list[str]:
-    """The codes of an entity in one vocabulary.
+    """The codes of an entity in one vocabulary, none of "NIL".
 
     Raises:
-        PelError: As for `codes_of`, and where no entity of the KB has a code of that vocabulary.
+        PelError: The KB has no such entity, or no entity with a code of that vocabulary.
     """
-    codes = codes_of(kb, id, [vocabulary])[vocabulary]
+    codes = [] if id in NO_ENTITY else codes_in(kb[id].xrefs, vocabulary)
     if not codes:
         kb.check_vocabularies([vocabulary])
     return codes

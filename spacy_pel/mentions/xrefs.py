@@ -37,8 +37,8 @@ def note_linker(linker: HasKb) -> None:
 
 
 def xrefs_of(span: Span) -> tuple[str, ...]:
-    """The `xrefs` of the entity that `span` is linked to; none of NIL, nor of one that has left the KB. Of several linkers
-    that know the id, one of the Doc's own vocabulary comes first, then the youngest.
+    """The `xrefs` of the entity that `span` is linked to; none of NIL, nor of one that has left the KB. Of several
+    linkers that know the id, one of the Doc's own vocabulary comes first, then the youngest.
 
     Raises:
         PelError: No linker with a KB is open.

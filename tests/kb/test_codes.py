@@ -43,7 +43,8 @@ def test_codes_of_an_entity(kb):
     assert codes_in(kb["C2"].xrefs, "SNOMEDCT_US") == ["386661006"]  # once
     assert [checked_codes_of(kb, id, "HPO") for id in ("C2", "C4", "NIL", "")] == [["HP:0001945"], [], [], []]
     with pytest.raises(PelError, match='no entity has the id "C9"'):
-        codes_of(kb, "C9", ["HPO"])
+        checked_codes_of(kb, "C9", "HPO")
+    assert [codes_of(kb, id, ["HPO"]) for id in ("C9", "NIL")] == [{"HPO": []}] * 2
     with pytest.raises(PelError, match=r'of the vocabulary "HP"; the commonest .* SNOMEDCT_US, HPO, ICD10CM, RXNORM'):
         checked_codes_of(kb, "C1", "HP")
 
