@@ -38,7 +38,7 @@ def ground(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB")],
     source: Annotated[
         Path,
-        typer.Argument(help=".csv or .tsv with a header, or .txt: a term a line; - is standard input", metavar="TERMS"),
+        typer.Argument(help=".csv or .tsv with a header, or .txt, a term a line; - is standard input", metavar="TERMS"),
     ],
     out: Annotated[Path, typer.Argument(help=".csv or .tsv to write; - is standard output, as CSV")] = STANDARD,
     column: Annotated[str | None, typer.Option(help="Of the terms [default: the only one there is]")] = None,

@@ -20,7 +20,7 @@ from .texts import Line
 def link_terms(
     nlp: Language, name: str, linker: Any, terms: Iterable[str], *, batch_size: int = 256
 ) -> Iterator[tuple[str, Link]]:
-    """Link terms. Only the linker of the pipeline runs, a `transformer` pipe that it listens to, and a ranker behind it.
+    """Link terms. Of the pipeline, the linker runs, a `transformer` pipe that it listens to, and a ranker behind it.
 
     Args:
         nlp: The pipeline.

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_one_line_and_writes_nothing(linker, tmp_path):
         ((source, out, "--column", "dx"), 'has a column "kb_id" already'),
         (
             (source, out, "--column", "dx", "--codes", "ICD9"),
-            'vocabulary "ICD9"; the commonest vocabularies are ICD10CM',
+            'the vocabulary "ICD9"; the commonest vocabularies are',
         ),
         ((source, out, "--column", "dx", "--codes", ","), "names no vocabulary"),
         ((source, out, "--column", "dx", "--top-k", 65), "max_candidates = 65 is more than the top_k = 64"),

@@ -63,7 +63,7 @@ def test_a_vocabulary_that_no_entity_has_is_said_before_anything_is_linked(linke
         (
             "ICD10CM,ICD9",
             "out.jsonl",
-            'code of the vocabulary "ICD9"; the commonest vocabularies are ICD10CM, MSH, RXNORM',
+            'vocabulary "ICD9"; the commonest vocabularies are ICD10CM, MSH, RXNORM',
         ),
         (" ", "out.jsonl", "names no vocabulary"),
         ("ICD10CM", "out.spacy", "no place for --codes"),

@@ -41,7 +41,7 @@ def test_the_only_column_and_plain_lines():
             b"diagnosis,b\n1,2\n",
             "csv",
             "diagnose",
-            r'terms:1: no column "diagnose"; did you mean "diagnosis"\? The col',
+            r'terms:1: no column "diagnose"; did you mean "diagnosis"\? The',
         ),
         (b"a,b\n1,2\n", "csv", "xyz", r'terms:1: no column "xyz"\. The columns are a, b'),
         (b"a,a\n1,2\n", "csv", "a", '2 columns are called "a"'),
