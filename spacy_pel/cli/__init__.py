@@ -8,6 +8,7 @@ from . import (  # noqa: F401  (importing registers them)
     card,
     convert,
     evaluate,
+    ground,
     index,
     kb,
     link,

@@ -58,7 +58,8 @@ def info(path: KB_PATH) -> None:
     names = meta.get("type_names", {})
     types = [(kind, names.get(kind, ""), f"{count:,}") for kind, count in kb.type_counts().items()]
     sources = [(source or "-", "", f"{count:,}") for source, count in kb.source_counts().items()]
-    for header, rows in (("Type", types), ("Source", sources)):
+    codes = [(vocabulary, "", f"{count:,}") for vocabulary, count in kb.code_counts().items()]
+    for header, rows in (("Type", types), ("Source", sources), ("Codes", codes)):
         if rows:
             rest = [("…", f"{len(rows) - MOST_TYPES} more", "")] if len(rows) > MOST_TYPES else []
             columns = (header, "", "Entities")

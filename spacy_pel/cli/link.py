@@ -14,6 +14,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
+from .codes import CODES, codes_finder, vocabularies_given
 from .interrupts import interrupts_held
 from .pipeline import CODE, GPU_ID, load_linker
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..linking.output import LinkedDocs, LinkedLines
 
 STANDARD = Path("-")  # standard input or output
+WRITTEN = (".spacy", ".jsonl", ".ndjson", "")  # suffixes of OUT
 INTERRUPTED, NOT_READ = 130, 141  # the shell's status after Ctrl-C, and of a program whose reader has gone
 
 
@@ -29,18 +31,21 @@ class Format(str, Enum):
 
     jsonl = "jsonl"
     txt = "txt"
+    spacy = "spacy"
 
 
 @command("link")
 def link(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB")],
     source: Annotated[
-        Path, typer.Argument(help="Texts, one a line, plain or .gz; - is standard input", metavar="INPUT")
+        Path, typer.Argument(help="Texts, one a line, plain or .gz; - is standard input; or .spacy", metavar="INPUT")
     ],
     out: Annotated[Path, typer.Argument(help="JSONL or .spacy file to write; - is standard output")],
     format: Annotated[
         Format | None, typer.Option(help='Objects with a "text", or plain text [default: by the suffix; jsonl for -]')
     ] = None,
+    codes: CODES = None,
+    n_process: Annotated[int, typer.Option("--n-process", min=1, help="Processes, each with the pipeline")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts that go through the pipeline together")] = 256,
     force: Annotated[bool, typer.Option("--force", "-F", help="Replace the file at OUT")] = False,
     code: CODE = None,
@@ -48,26 +53,33 @@ def link(
 ) -> None:
     """Find and link the mentions of texts. OUT has the lines of INPUT with "ents", a list of {start, end, text, label,
     kb_id, is_nil, kb_ents}, and kb_prob where tune-nil has been; offsets are in characters, kb_ents are [id, score],
-    best first.
+    best first. With --codes there is {vocabulary: [code, …]} too.
 
     Where a line of INPUT has "ents" already, objects with start, end and label, they are what is linked and nothing
     else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is linked.
 
-    In a .spacy file are the Docs with their user data. It is held in memory until the end; JSONL is not.
+    In a .spacy file are the Docs with their user data. It is held in memory until the end; JSONL is not. As INPUT, its
+    Docs keep the entities they have.
 
     Example: python -m spacy pel link linker abstracts.jsonl linked.jsonl
 
-    Example: python -m spacy pel link linker notes.txt - | head
+    Example: python -m spacy pel link linker notes.txt - --codes ICD10CM | head
     """
     format_name = format.value if format else _format_of(source)
+    if source == STANDARD and format_name == Format.spacy.value:
+        raise PelError("A .spacy file is not read from standard input; name the file.")
     _check_source(source)
     _check_out(out, source, force)
+    if codes is not None and out.suffix == ".spacy":
+        raise PelError(f"{out}: holds Docs, which have no place for --codes; write JSONL (ents have them as kb_xrefs).")
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    codes_of = codes_finder(linker.require_kb(), vocabularies_given(linker.require_kb(), codes))
 
     from ..corpora.docbin import SUFFIX
     from ..evaluation.evaluate import with_ranker
     from ..linking.batches import piped
     from ..linking.output import LinkedDocs, LinkedLines
+    from ..linking.stored import read_stored
     from ..linking.texts import link_given_mentions, read_texts
     from .link_report import LinkReport
 
@@ -77,12 +89,16 @@ def link(
         writer = LinkedDocs(out)
     else:
         with_prob = with_ranker(nlp, linker).tuned.gives_probabilities
-        writer = LinkedLines(None if out == STANDARD else out, linker.spans_key, with_prob=with_prob)
+        path = None if out == STANDARD else out
+        writer = LinkedLines(path, linker.spans_key, with_prob=with_prob, codes_of=codes_of)
     with _opened(source) as (file, size), closing(LinkReport(source, size, linker.spans_key)) as report, writer:
-        texts = read_texts(file, format_name, nlp, report.add_broken)
+        if format_name == Format.spacy.value:
+            texts = read_stored(source, nlp, linker.spans_key)
+        else:
+            texts = read_texts(file, format_name, nlp, report.add_broken)
         status = 0
         try:
-            for doc, line in piped(nlp, texts, batch_size):
+            for doc, line in piped(nlp, texts, batch_size, n_process):
                 with interrupts_held():
                     writer.write(doc, line.record)
                     report.add(doc, line)
@@ -103,7 +119,7 @@ def _format_of(source: Path) -> str:
     if source == STANDARD:
         return Format.jsonl.value
     if suffix not in Format.__members__:
-        raise PelError(f"{source}: the name does not tell what is in it; say it with --format: jsonl or txt.")
+        raise PelError(f"{source}: the name does not tell what is in it; say it with --format: jsonl, txt or spacy.")
     return suffix
 
 
@@ -124,6 +140,8 @@ def _check_out(out: Path, source: Path, force: bool) -> None:
         raise PelError(f"{out}: nothing is packed here; leave the .gz out, or write to - and pipe it into gzip.")
     if out.is_dir():
         raise PelError(f"{out} is a folder; name a file.")
+    if out.suffix not in WRITTEN:
+        raise PelError(f"{out}: no {out.suffix} file is written here, but lines of JSON (.jsonl), or Docs (.spacy).")
     if out.exists() and source.exists() and out.samefile(source):
         raise PelError(f"{out} is INPUT too; name another file.")
     if out.exists() and not force:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..errors import PelError
 
 NIL = "NIL"  # what a mention that the KB has no entity for is linked to
+NO_ENTITY = ("", NIL)  # ids of spans that are not linked to any
 
 
 @dataclass(frozen=True, slots=True)

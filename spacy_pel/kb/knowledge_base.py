@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import PelError
 from ..files.folders import check_not_left_aside, check_replaceable, new_folder
+from .allowed import Allowed
 from .changes import compact, index, put
 from .damage import UnknownId
 from .entity import Entity
@@ -113,12 +114,14 @@ class KnowledgeBase(Mapping[str, Entity]):
     @property
     def n_rows(self) -> int:
         """One more than the last row."""
+        self._notice_changes()
         return self.meta["rows"]
 
     @property
     def live_rows(self) -> EntityRows:
         """The rows (n,) that have an entity, ascending: all of `range(n_rows)` before the first removal."""
-        return EntityRows(np.delete(np.arange(self.n_rows), self._removed))
+        n_rows = self.n_rows  # first: it notices what has been removed
+        return EntityRows(np.delete(np.arange(n_rows), self._removed))
 
     @property
     def n_added(self) -> int:
@@ -136,9 +139,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self.records.size_bytes + self._indexes.size_bytes
 
     def __len__(self) -> int:
+        self._notice_changes()
         return len(self.records)
 
     def __iter__(self) -> Iterator[str]:
+        self._notice_changes()
         return self.records.all_ids()
 
     def __getitem__(self, id: str) -> Entity:
@@ -149,6 +154,7 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     def entities(self) -> Iterator[Entity]:
         """Every entity in row order, streamed."""
+        self._notice_changes()
         return self.records.entities()
 
     @property
@@ -189,8 +195,21 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             PelError: No entity has one of the types.
         """
+        return self.rows_allowed(Allowed(types=frozenset(types)))
+
+    def rows_allowed(self, allowed: Allowed) -> EntityRows:
+        """The rows (n,) of the entities that have what is asked for, ascending; kept until the KB changes.
+
+        Raises:
+            PelError: No entity has one of the types, or a code of one of the vocabularies.
+        """
         self._notice_changes()
-        return self.records.rows_of_types(frozenset(types))
+        return self.records.groups.rows(allowed)
+
+    def check_vocabularies(self, vocabularies: Iterable[str]) -> None:
+        """Raise `PelError`, which says which there are, where no entity has a code of one of `vocabularies`."""
+        self._notice_changes()
+        self.records.groups.check_vocabularies(vocabularies)
 
     def with_type_names(self, entity: Entity) -> Entity:
         """`entity` with the names that the KB has for its types, so that an encoder reads it as one of the KB's own."""
@@ -201,7 +220,12 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     def type_counts(self) -> dict[str, int]:
         """How many entities each type has, the commonest first."""
-        return self.records.type_counts()
+        return self.records.groups.type_counts()
+
+    def code_counts(self) -> dict[str, int]:
+        """How many entities have codes of each vocabulary that `xrefs` name, the commonest first."""
+        self._notice_changes()
+        return self.records.groups.code_counts()
 
     def source_counts(self) -> dict[str, int]:
         """How many entities came from each source (of "A+B" each part counts), the commonest first. Reads all."""
@@ -352,7 +376,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         return type(self), (self.path,)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.path)!r}, {len(self)} entities)"
+        return f"{type(self).__name__}({str(self.path)!r}, {len(self.records)} entities)"
 
     def _change(self, edit: Callable[[Connection, dict[str, Any]], None]) -> None:
         """`RecordStore.change`, with this KB as it is on the disk before, and as it has become afterwards."""

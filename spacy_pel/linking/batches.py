@@ -8,14 +8,29 @@ from itertools import chain, islice
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from ..errors import PelError
 from .texts import Line
 
 ZONE = 10  # batches, after which spaCy forgets the words that it met in them
 
 
-def piped(nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int) -> Iterator[tuple[Doc, Line]]:
+def piped(
+    nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int, n_process: int = 1
+) -> Iterator[tuple[Doc, Line]]:
     """The texts through the pipeline. A Doc lives until the next is asked for: what it adds to the vocabulary goes, so
-    that this does not grow with the input."""
+    that this does not grow with the input. With more processes than one, each of which has the pipeline, it does here.
+
+    Raises:
+        PelError: What a process has raised.
+    """
+    if n_process > 1:
+        try:
+            yield from nlp.pipe(texts, as_tuples=True, batch_size=batch_size, n_process=n_process)
+        except PelError:
+            raise
+        except ValueError as error:  # spaCy's E871, with the whole traceback
+            raise PelError(f"A process has failed: {str(error).strip().splitlines()[-1]}") from error
+        return
     while True:
         with nlp.memory_zone():
             first = next(texts, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,9 +18,16 @@ from ..files.atomic import write_atomically
 from ..kb.entity import NIL
 from ..mentions.links import Link, links_of, mentions_of
 
+CodesOf = Callable[[str], dict[str, list[str]]]  # from an id to its codes, by vocabulary
+
 
 def linked_record(
-    doc: Doc, record: dict[str, Any], spans_key: str | None = None, *, with_prob: bool = False
+    doc: Doc,
+    record: dict[str, Any],
+    spans_key: str | None = None,
+    *,
+    with_prob: bool = False,
+    codes_of: CodesOf | None = None,
 ) -> dict[str, Any]:
     """Return `record` with the mentions of `doc` as its `ents`.
 
@@ -28,12 +36,13 @@ def linked_record(
         record: A JSON object.
         spans_key: The group of `doc.spans` that was linked; None: the entities.
         with_prob: Give the probability of every link.
+        codes_of: Gives the codes of its id.
     """
     found = zip(mentions_of(doc, spans_key), links_of(doc, spans_key), strict=True)
-    return {**record, "ents": [_ent_record(span, link, with_prob) for span, link in found]}
+    return {**record, "ents": [_ent_record(span, link, with_prob, codes_of) for span, link in found]}
 
 
-def _ent_record(ent: Span, link: Link, with_prob: bool) -> dict[str, Any]:
+def _ent_record(ent: Span, link: Link, with_prob: bool, codes_of: CodesOf | None) -> dict[str, Any]:
     record = {
         "start": ent.start_char,
         "end": ent.end_char,
@@ -43,7 +52,11 @@ def _ent_record(ent: Span, link: Link, with_prob: bool) -> dict[str, Any]:
         "is_nil": link.kb_id == NIL,
         "kb_ents": link.candidates,
     }
-    return record | {"kb_prob": link.probability} if with_prob else record
+    if with_prob:
+        record["kb_prob"] = link.probability
+    if codes_of:
+        record["codes"] = codes_of(link.kb_id)
+    return record
 
 
 class LinkedLines:
@@ -53,12 +66,21 @@ class LinkedLines:
         path: The file; None: standard output.
         spans_key: See `linked_record`.
         with_prob: See `linked_record`.
+        codes_of: See `linked_record`.
     """
 
-    def __init__(self, path: Path | None, spans_key: str | None = None, *, with_prob: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        spans_key: str | None = None,
+        *,
+        with_prob: bool = False,
+        codes_of: CodesOf | None = None,
+    ) -> None:
         self.path = path
         self.spans_key = spans_key
         self.with_prob = with_prob
+        self.codes_of = codes_of
         self._file: BinaryIO | None = sys.stdout.buffer if path is None else None
         self._written = 0
 
@@ -69,7 +91,7 @@ class LinkedLines:
             BrokenPipeError: Nobody reads any more.
             PelError: The file cannot be written.
         """
-        linked = linked_record(doc, record, self.spans_key, with_prob=self.with_prob)
+        linked = linked_record(doc, record, self.spans_key, with_prob=self.with_prob, codes_of=self.codes_of)
         # UTF-8 has everything but half surrogate pairs, and with a backslash these are what JSON calls them
         line = (json.dumps(linked, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
         try:

@@ -1,4 +1,4 @@
-"""The extensions of spans: `kb_ents`, `kb_prob` and `is_nil`, or other names where somebody else has these."""
+"""The extensions of spans: `kb_ents`, `kb_prob`, `kb_xrefs`, `is_nil`, or other names where somebody else has these."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from spacy.tokens import Span
 
 from ..kb.entity import NIL
+from .xrefs import HasKb, note_linker, xrefs_of
 
 
 def is_nil(span: Span) -> bool:
@@ -19,12 +20,15 @@ def is_nil(span: Span) -> bool:
 EXTENSIONS: dict[str, dict[str, Any]] = {
     "kb_ents": {"default": []},
     "kb_prob": {"default": None},
+    "kb_xrefs": {"getter": xrefs_of},
     "is_nil": {"getter": is_nil},
 }
 
 
-def set_extensions() -> None:
-    """Register the extensions of spans. scispaCy's linker has a `kb_ents` that is the same."""
+def set_extensions(linker: HasKb | None = None) -> None:
+    """Register the extensions of spans, for a linker too. scispaCy's has a `kb_ents` that is the same."""
+    if linker is not None:
+        note_linker(linker)
     for name in EXTENSIONS:
         extension(name)
 

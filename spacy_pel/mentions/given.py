@@ -14,7 +14,7 @@ from ..kb.entity import NIL
 from .offsets import expanded_span
 
 SHAPE = '{"start": …, "end": …, "label": …, "kb_id": …}'
-KEYS = ("start", "end", "text", "label", "kb_id", "is_nil", "kb_ents", "kb_prob")  # as `link` writes them
+KEYS = ("start", "end", "text", "label", "kb_id", "is_nil", "kb_ents", "kb_prob", "codes")  # as `link` writes them
 
 
 def given_spans(doc: Doc, text: str, ents: Any) -> Iterator[Span]:

@@ -80,6 +80,7 @@ def _stamp(linker: Any) -> str:
     towers = [fingerprint(linker.model, kind) for kind in ((ENTITY,) if listens(linker.model) else (ENTITY, NAMES))]
     kb_now = kb.meta["build"], kb.n_rows, kb.n_removed
     how = settings.top_k, settings.vectors, settings.resolve_abbreviations, settings.types, settings.types_by_label
+    how = *how, *settings.with_codes
     return _digest(repr((towers, kb_now, how, linker.name_weights)))
 
 

@@ -52,6 +52,7 @@ def make_linker(
     labels_discard: list[str],
     types: list[str],
     types_by_label: dict[str, list[str]],
+    with_codes: list[str],
     n_probe: int | None,
     search_threads: int | None,
     overwrite: bool,

@@ -38,13 +38,13 @@ def find_for(
     progress: bool = False,
 ) -> list[GoldFound]:
     """All that a search by vectors and by names finds for each of `mentions`, as the linker reads them, among the
-    entities of the types that it allows. `deeper`: by how many candidates deeper than the linker.
+    entities that it allows. `deeper`: by how many candidates deeper than the linker.
 
     Raises:
         PelError: Without a KB and its index, and for a KB of format 2, whose names have no index.
     """
     settings = linker.settings
-    reading = Reading(settings.top_k + deeper, None, settings.types_for, resolve_abbreviations)
+    reading = Reading(settings.top_k + deeper, None, settings.allowed_for, resolve_abbreviations)
     search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
     return find_mentions(
         lambda spans: find(linker.model, linker.kb, search, spans, reading),

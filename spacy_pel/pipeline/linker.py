@@ -17,6 +17,7 @@ from spacy.vocab import Vocab
 from thinc.api import Model, Optimizer
 
 from ..errors import PelError
+from ..kb.codes import checked_codes_of
 from ..kb.entity import NIL, Entity
 from ..kb.kinds import ENTITY, VECTORS
 from ..mentions.extensions import set_extensions
@@ -48,8 +49,8 @@ class PelLinker(Upstream, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
-    and score, best first) and `ent._.kb_prob` (the probability that the first is right; None before `tune-nil`). A
-    score is a cosine, under cross-entropy a dot product, or where names count the weighted mean of that and their own.
+    and score, best first), `ent._.kb_prob` (the probability that the first is right; None before `tune-nil`) and
+    `ent._.kb_xrefs`. A score is a cosine, under cross-entropy a dot product, or where names count, a weighted mean.
 
     Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
 
@@ -85,7 +86,7 @@ class PelLinker(Upstream, TrainablePipe):
         self._kb_lost: str | None = None  # why there is no KB
         self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
         self._folder: Any = None  # in which a KB from bytes lies
-        set_extensions()
+        set_extensions(self)
 
     def __getattr__(self, name: str) -> Any:
         """The settings, under their names and scispaCy's."""
@@ -169,10 +170,10 @@ class PelLinker(Upstream, TrainablePipe):
         return [found.ranked for found in self.find(spans, k, search=search)]
 
     def find(
-        self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None, all_types: bool = False
+        self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None, unfiltered: bool = False
     ) -> list["Found"]:
-        """`rank`, with what each score is made of and what was read of the text. all_types: whether entities of any
-        types count, whatever the settings allow."""
+        """`rank`, with what each score is made of and what was read of the text. unfiltered: whether any entity
+        counts, whatever the settings allow."""
         from ..search.find import Reading, find
         from .indexing import search_of
 
@@ -180,8 +181,8 @@ class PelLinker(Upstream, TrainablePipe):
         if not spans:
             return []
         settings, kb = self.settings, self.require_kb()
-        types_for = (lambda label: None) if all_types else settings.types_for
-        reading = Reading(max(k, settings.top_k), k, types_for, settings.resolve_abbreviations)
+        allowed_for = (lambda label: None) if unfiltered else settings.allowed_for
+        reading = Reading(max(k, settings.top_k), k, allowed_for, settings.resolve_abbreviations)
         search = search or search_of(kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 
@@ -190,8 +191,7 @@ class PelLinker(Upstream, TrainablePipe):
         return decide(found, self.tuned, self.threshold, by_score=self.settings.nil_threshold != "tuned")
 
     def explain(self, span: Span, k: int = 5) -> "Explanation":
-        """Why `span` is linked as it is: its `k` best candidates with names and scores, the threshold, the probability,
-        and what the types that are allowed left out.
+        """Why `span` is linked so: its `k` best candidates, the threshold, the probability, what the filters left out.
 
         Raises:
             PelError: Without a KB that is indexed with this encoder.
@@ -199,6 +199,14 @@ class PelLinker(Upstream, TrainablePipe):
         from .explaining import explained
 
         return explained(self, span, k)
+
+    def codes(self, id: str, vocabulary: str) -> list[str]:
+        """The codes of the entity `id` in a vocabulary that `xrefs` name, such as "ICD10CM"; of "NIL" none.
+
+        Raises:
+            PelError: The KB has no such entity, or no code of that vocabulary.
+        """
+        return checked_codes_of(self.require_kb(), id, vocabulary)
 
     # --- tuning ---
 
@@ -375,7 +383,7 @@ class PelLinker(Upstream, TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelLinker.update")
-        how = self.settings.use_gold_ents, self.settings.spans_key, self.settings.types_for
+        how = self.settings.use_gold_ents, self.settings.spans_key, self.settings.allowed_for
         losses[self.name] += self.begin_training().learn(examples, *how)
         if sgd not in (None, False):
             self.finish_update(sgd)

@@ -61,8 +61,8 @@ def find_for_names(
     """
     row_builder(linker.model).check_reads_names()
     kb, rng = linker.kb, np.random.default_rng(seed)
-    allowed = linker.settings.types_for("")
-    rows = None if allowed is None else kb.rows_of_types(allowed)
+    allowed = linker.settings.allowed_for("")
+    rows = None if allowed is None else kb.rows_allowed(allowed)
     drawn = list(draw_names(kb, n, rng, vocab=linker.vocab, rows=rows, texts=texts))
     mentions = [GoldMention(one.span, tuple(owner.id for owner in one.owners)) for one in drawn]
     # One candidate deeper: the entity that is held out has the place of one that would be found without it

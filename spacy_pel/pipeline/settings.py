@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from ..checks import check_choice, check_count, check_flag, check_mapping, check_text, is_number, text_list
 from ..errors import PelError
+from ..kb.allowed import Allowed
 from ..kb.kinds import VECTORS
 from ..search.weights import check_lexical
 
@@ -38,6 +39,8 @@ class LinkSettings:
         labels_discard: Labels of entities that are NIL without a search.
         types: The KB types that links may have; empty for any.
         types_by_label: The same for single labels of entities.
+        with_codes: Vocabularies, as `xrefs` in the KB name them, such as "ICD10CM": links have a code of one of them;
+            empty for any entity.
         n_probe: Cells that are searched in a compressed index; None for as many as it was built with.
         search_threads: Threads of a search; None for all that faiss takes.
         overwrite: Whether KB ids that are there are replaced.
@@ -59,6 +62,7 @@ class LinkSettings:
     labels_discard: Sequence[str] = ()
     types: Sequence[str] = ()
     types_by_label: Mapping[str, Sequence[str]] | None = None
+    with_codes: Sequence[str] = ()
     n_probe: int | None = None
     search_threads: int | None = None
     overwrite: bool = True
@@ -84,6 +88,7 @@ class LinkSettings:
             labels_discard=text_list(SECTION, "labels_discard", self.labels_discard),
             types=text_list(SECTION, "types", self.types),
             types_by_label=by_label,
+            with_codes=text_list(SECTION, "with_codes", self.with_codes),
         )
         if self.max_candidates > self.top_k:
             raise PelError(
@@ -106,11 +111,13 @@ class LinkSettings:
                 'score, "tuned", or null for never NIL.'
             )
 
-    def types_for(self, label: str) -> frozenset[str] | None:
-        """The types that the entity of a mention with that label may have; None for any."""
+    def allowed_for(self, label: str) -> Allowed | None:
+        """What the entity of a mention with that label must have; None: any will do."""
         assert self.types_by_label is not None
         allowed = [frozenset(types) for types in (self.types, self.types_by_label.get(label)) if types]
-        return frozenset.intersection(*allowed) if allowed else None
+        types = frozenset.intersection(*allowed) if allowed else None
+        vocabularies = frozenset(self.with_codes) or None
+        return None if types is vocabularies is None else Allowed(types, vocabularies)
 
 
 SETTINGS = tuple(field.name for field in fields(LinkSettings))

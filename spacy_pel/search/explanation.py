@@ -89,7 +89,7 @@ class Explanation:
         kb_id: An id, or "NIL".
         reason: A sentence.
         candidates: The best ones, best first; `RankedEntity` where a ranker has ranked them anew.
-        filtered: Those that would stand among them if the linker allowed all types.
+        filtered: Those that would stand among them if the linker allowed all types, and entities without codes.
         threshold: The NIL threshold in force, or None.
         probability: That the best candidate is right; None before `spacy pel tune-nil`.
         long_form: What was read in place of an abbreviation, or None.
@@ -119,7 +119,7 @@ class Explanation:
             said = ", ".join(f"{name} {share:+.2f}" for name, share in self.evidence)
             lines.append(f"  most evidence, in log-odds: {said}")
         lines += [f"  {one}" for one in self.candidates]
-        lines += [f"  {one}  (its types are not allowed)" for one in self.filtered]
+        lines += [f"  {one}  (the settings do not allow it)" for one in self.filtered]
         return "\n".join(lines)
 
 
@@ -146,7 +146,7 @@ def explain(
         found: Its candidates, at most `k`.
         link: What was made of them under `threshold`.
         entities: The KB.
-        free: Its candidates if all types were allowed, where the linker allows only some.
+        free: Its candidates if all entities were allowed, where the linker allows only some.
         evidence: As in `Explanation`.
     """
     candidates = list(_entities(found, entities))
@@ -185,7 +185,7 @@ def _parts(found: Found, i: int, entity: Entity) -> Parts:
 
 def _reason(link: Link, candidates: list[ScoredEntity], filtered: list[ScoredEntity], threshold: float | None) -> str:
     if not candidates:
-        return "it has no candidate: no word piece, or no entity of the types that are allowed"
+        return "it has no candidate: no word piece, or no entity that the settings allow"
     if threshold is None:
         return "there is no NIL threshold, so the best candidate is taken"
     relation = "is under" if link.kb_id == NIL else "reaches"
@@ -194,5 +194,5 @@ def _reason(link: Link, candidates: list[ScoredEntity], filtered: list[ScoredEnt
         return f"{held}, {relation} the NIL threshold of {threshold:.3f}"
     reason = f"the best score, {candidates[0].score:.3f}, {relation} the NIL threshold of {threshold:.3f}"
     if link.kb_id == NIL and filtered and filtered[0].score >= threshold:
-        reason += f"; {filtered[0].id} would reach it, with {filtered[0].score:.3f}, but its types are not allowed"
+        reason += f"; {filtered[0].id} would reach it, with {filtered[0].score:.3f}, but the settings do not allow it"
     return reason

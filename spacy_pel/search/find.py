@@ -9,13 +9,14 @@ import numpy as np
 from spacy.tokens import Span
 from thinc.api import Model
 
+from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import LongForms, long_forms
 from ..models.bi_encoder import UNREADABLE, encode_spans
 from .evidence import evidence
 from .search import Found, Queries, Scored, Search
 
-AllowedTypes = Callable[[str], frozenset[str] | None]
+AllowedFor = Callable[[str], Allowed | None]
 
 
 class Reading(NamedTuple):
@@ -24,13 +25,13 @@ class Reading(NamedTuple):
     Attributes:
         depth: How deep the KB is searched.
         keep: How many candidates of each span are kept; None for all that were found.
-        types_for: From the label of a span to the types that its entity may have; None for any.
+        allowed_for: From the label of a span to what its entity must have; None: any will do.
         resolve_abbreviations: Whether an abbreviation is read by its long form.
     """
 
     depth: int
     keep: int | None
-    types_for: AllowedTypes
+    allowed_for: AllowedFor
     resolve_abbreviations: bool
 
 
@@ -38,7 +39,7 @@ def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span],
     """The candidates of every span; of one without any word piece none. A span that the text defines as an abbreviation
     is read by its long form: that says what it means there, whatever else the KB has under the short one."""
     read, labels = as_read(spans, reading.resolve_abbreviations), [span.label_ for span in spans]
-    return _find(model, kb, search, read, [reading.types_for(label) for label in labels], reading)
+    return _find(model, kb, search, read, [reading.allowed_for(label) for label in labels], reading)
 
 
 def as_read(spans: Sequence[Span], resolve_abbreviations: bool) -> list[Span]:
@@ -67,19 +68,19 @@ def _find(
     kb: KnowledgeBase,
     search: Search,
     spans: Sequence[Span],
-    types: Sequence[frozenset[str] | None],
+    wanted: Sequence[Allowed | None],
     reading: Reading,
 ) -> list[Found]:
     depth = min(reading.depth, max(len(kb), 1))
     found = [Found([], np.empty(0, dtype=np.float32), {}, span) for span in spans]
-    for allowed in dict.fromkeys(types):
-        numbers = [i for i, own in enumerate(types) if own == allowed]
+    for allowed in dict.fromkeys(wanted):
+        numbers = [i for i, own in enumerate(wanted) if own == allowed]
         vectors, places = encode_spans(model, [spans[i] for i in numbers])
         if not len(vectors):
             continue
         text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
         texts = [text_of[place] for place in range(len(vectors))]
-        within = None if allowed is None else kb.rows_of_types(allowed)
+        within = None if allowed is None else kb.rows_allowed(allowed)
         queries = Queries(texts, vectors, spans[0].doc.lang_)
         scored = search(queries, depth, within)
         said = evidence(scored, texts)

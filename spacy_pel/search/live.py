@@ -11,6 +11,7 @@ from spacy.util import logger
 from thinc.api import Model
 from tqdm import tqdm
 
+from ..kb.allowed import Allowed
 from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, VectorNumbers
@@ -91,13 +92,13 @@ class LiveIndex:
         """The rows in the KB of the entities at `places`, of the same shape."""
         return EntityRows(self.rows[places])
 
-    def part(self, types: frozenset[str] | None) -> LivePart:
-        """The entities of any of `types`; None: all.
+    def part(self, allowed: Allowed | None) -> LivePart:
+        """The entities that have what is asked for; None: all.
 
         Raises:
-            PelError: No entity has one of the types.
+            PelError: As for `KnowledgeBase.rows_allowed`.
         """
-        places = None if types is None else self.places_of(self._kb.rows_of_types(types))
+        places = None if allowed is None else self.places_of(self._kb.rows_allowed(allowed))
         return LivePart(self, places)
 
     def updated(self) -> None:

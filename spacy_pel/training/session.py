@@ -10,6 +10,7 @@ import numpy as np
 from spacy.training import Example
 from thinc.api import Model, to_numpy
 
+from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, both_ways
 from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
@@ -17,7 +18,7 @@ from ..models.bi_encoder import row_builder, score_of
 from ..models.encoder import set_layer, tower_module
 from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
-from ..search.find import AllowedTypes
+from ..search.find import AllowedFor
 from ..search.live import LiveIndex, LivePart
 from .adversarial import SECTION as FGSM_SECTION
 from .gradients import finish
@@ -63,7 +64,7 @@ class TrainingSession:
         return both_ways(self.live.places_of(self.kb.same_concepts()))
 
     def learn(
-        self, examples: Sequence[Example], use_gold_ents: bool, spans_key: str | None, types_for: AllowedTypes
+        self, examples: Sequence[Example], use_gold_ents: bool, spans_key: str | None, allowed_for: AllowedFor
     ) -> float:
         """`accumulate` for the `training_mentions` of `examples`, read in their predicted Docs where a `transformer`
         pipe has read these."""
@@ -71,32 +72,32 @@ class TrainingSession:
         if listens(self.model):
             mentions = [on_predicted(own, eg) for own, eg in zip(mentions, examples, strict=True)]
         with lent_states(self.model, [eg.predicted for eg in examples]):
-            return self.accumulate([mention for own in mentions for mention in own], types_for)
+            return self.accumulate([mention for own in mentions for mention in own], allowed_for)
 
-    def accumulate(self, mentions: Sequence[GoldMention], types_for: AllowedTypes = lambda label: None) -> float:
+    def accumulate(self, mentions: Sequence[GoldMention], allowed_for: AllowedFor = lambda label: None) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
         ones, give no loss. Neither a mention's correct entities nor those of the same concepts are its negatives, nor
-        are entities of types that its label does not allow: mentions of labels that allow different types are trained
-        apart, each part against candidates of its own.
+        are entities that its label does not allow: mentions of labels that allow different ones are trained apart, each
+        part against candidates of its own.
 
         Args:
             mentions: With their correct ids.
-            types_for: From a label to the types that are allowed; None: any.
+            allowed_for: From a label to what entities must have; None: any will do.
 
         Returns:
             The mean loss of the mentions that have an entity; 0.0 if there are none.
         """
-        parts: dict[frozenset[str] | None, list[GoldMention]] = defaultdict(list)
+        parts: dict[Allowed | None, list[GoldMention]] = defaultdict(list)
         for mention in with_successors(mentions, self.kb):
-            parts[types_for(mention.span.label_)].append(mention)
+            parts[allowed_for(mention.span.label_)].append(mention)
         before = self._n_mentions
-        loss = sum(self._accumulate(part, types) for types, part in parts.items())
+        loss = sum(self._accumulate(part, allowed) for allowed, part in parts.items())
         self._loss += loss
         return loss / max(self._n_mentions - before, 1)
 
-    def _accumulate(self, mentions: Sequence[GoldMention], types: frozenset[str] | None) -> float:
-        """Add the gradients of `mentions` against entities of these `types` (None: of any), and return the sum of their
-        losses."""
+    def _accumulate(self, mentions: Sequence[GoldMention], allowed: Allowed | None) -> float:
+        """Add the gradients of `mentions` against the entities that are `allowed` (None: all), and return the sum of
+        their losses."""
         known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
         places = dict(zip(known, self.live.places_of(EntityRows(np.array(list(known.values())))).tolist(), strict=True))
         correct = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
@@ -109,7 +110,7 @@ class TrainingSession:
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(rows.take(used))
         objective = self.objective
-        negatives = self._draw(not_wrong, to_numpy(vectors), self.live.part(types))
+        negatives = self._draw(not_wrong, to_numpy(vectors), self.live.part(allowed))
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         self.latest_batch = batch

@@ -52,6 +52,7 @@ def answers(kb: KnowledgeBase) -> tuple:
         kb.successors(),
         kb.same_concepts().tolist(),
         kb.type_counts(),
+        kb.code_counts(),
         kb.meta["counts"],
     )
 
@@ -86,6 +87,7 @@ CHANGED = {
     "entities": "UPDATE entities SET definition = 'Definition 8.' WHERE id = 'E7'",
     "forms": "DELETE FROM forms WHERE row = 7",
     "types": "UPDATE types SET type = 'T0' WHERE row = 7",
+    "vocabularies": "UPDATE vocabularies SET vocabulary = 'Y'",
     "retired": "UPDATE retired SET successor = 'E3'",
     "removed": "INSERT INTO removed VALUES (7)",
     "added_vectors": "UPDATE added_vectors SET vector = zeroblob(16)",
@@ -107,7 +109,9 @@ def test_a_changed_table_is_named(kb, table, sql):
 def test_hashes_follow_every_change(kb, tmp_path):
     """As they are kept up to date, they are those of the whole tables."""
     changes = [
-        lambda kb: kb.add([Entity("M", "more", ("more", "M"), ("T1", "T1"))], NewVectors("a", unit_vectors(1, 4))),
+        lambda kb: kb.add(
+            [Entity("M", "more", ("more", "M"), ("T1", "T1"), "", ("X:1", "Y:1"))], NewVectors("a", unit_vectors(1, 4))
+        ),
         lambda kb: kb.add([Entity("old", "old")], NewVectors("a", unit_vectors(1, 4))),
         lambda kb: kb.update([Entity("E5", "five"), Entity("N", "new two")], NewVectors("a", unit_vectors(2, 4))),
         lambda kb: kb.index([np.ones((62, 2), "float32")], dim=2, metric="dot", fingerprint="b"),

@@ -66,7 +66,13 @@ def test_under_scispacy_s_names(linker):
     ("name", "value"),
     [
         *(("top_k", 0), ("top_k", True), ("n_probe", 0), ("n_probe", 2.5), ("lexical", 0.3), ("nil_threshold", 7)),
-        *(("types", "Disease"), ("labels_discard", None), ("types_by_label", {"X": "Disease"}), ("types_by_label", [])),
+        *(
+            ("types", "Disease"),
+            ("with_codes", "ICD10CM"),
+            ("labels_discard", None),
+            ("types_by_label", {"X": "Disease"}),
+            ("types_by_label", []),
+        ),
         *(("overwrite", "false"), ("spans_key", 3)),
     ],
 )

@@ -17,6 +17,7 @@ TABLES = {
     "entities": ("row", "id", "name", "aliases", "types", "definition", "xrefs", "source"),
     "forms": ("key", "row"),
     "types": ("type", "row"),
+    "vocabularies": ("vocabulary", "row"),
     "retired": ("id", "successor"),
     "removed": ("row",),
     "added_vectors": ("row", "fingerprint", "number", "vector"),

@@ -18,8 +18,8 @@ APPLICATION_ID = 0x7350454C  # "sPEL", in the header of the file
 
 # A removed entity leaves its row empty and in `removed`. An added one takes a row behind all others and has its vectors
 # in `added_vectors` until the KB is compacted: for each index, by its fingerprint, those of its encoder from number 0.
-# `forms` and `types` lead from names (as `alias_key`) and types to rows. The tables that lead from 3-grams to names are
-# in `names.tables`.
+# `forms` and `types` lead from names (as `alias_key`) and types to rows, `vocabularies`, which older files lack, from
+# those of the `xrefs`. The tables that lead from 3-grams to names are in `names.tables`.
 ADDED_VECTORS = """
 CREATE TABLE added_vectors (
     row INTEGER, fingerprint TEXT, number INTEGER, vector BLOB NOT NULL, PRIMARY KEY (row, fingerprint, number)
@@ -40,6 +40,11 @@ CREATE TEMP TABLE new_forms (key INTEGER, row INTEGER);
 CREATE TEMP TABLE new_types (type TEXT, row INTEGER);
 """
 ADDED = "CREATE TABLE added (row INTEGER PRIMARY KEY, vector BLOB NOT NULL)"  # in formats 2 and 3
+VOCABULARIES = "CREATE TABLE vocabularies (vocabulary TEXT, row INTEGER, PRIMARY KEY (vocabulary, row)) WITHOUT ROWID"
+CODES = (  # what that table holds; a web address is no code
+    "SELECT DISTINCT substr(value, 1, instr(value, ':') - 1) AS vocabulary, row FROM entities, json_each(xrefs) "
+    "WHERE instr(value, ':') > 1 AND substr(value, instr(value, ':') + 1, 2) NOT IN ('', '//')"
+)
 ENTITY_IDS = "CREATE UNIQUE INDEX entity_ids ON entities (id)"
 OLD_KEYS = ("vectors", "fingerprint", "dim", "metric", "index_type")  # of the index, in the meta of formats 2 and 3
 
@@ -64,13 +69,13 @@ def objects(connection: sqlite3.Connection) -> list[Object]:
 
 @cache
 def expected_objects(format_version: int) -> tuple[frozenset[Object], frozenset[Object]]:
-    """What a file of that format has, and what it may have besides: the index of the names."""
+    """What a file of that format has, and what it may have besides: the vocabularies, and the index of the names."""
     connection = sqlite3.connect(":memory:")
     connection.executescript(f"{SCHEMA}; {ENTITY_IDS}")
     if format_version != FORMAT_VERSION:
         connection.executescript(f"DROP TABLE added_vectors; {ADDED}")
     required = frozenset(objects(connection))
-    connection.executescript(tables.SCHEMA)
+    connection.executescript(f"{VOCABULARIES}; {tables.SCHEMA}")
     return required, frozenset(objects(connection)) - required
 
 
@@ -121,7 +126,8 @@ def write_meta(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
 
 
 def upgrade(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
-    """Bring the tables of a file of format 2 or 3, and its `meta`, to format 4, and add hashes where there are none.
+    """Bring the tables of a file of format 2 or 3, and its `meta`, to format 4, and add the vocabularies and the hashes
+    where there are none.
 
     To hash the tables reads all of them, once.
     """
@@ -131,8 +137,24 @@ def upgrade(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
             connection.execute("INSERT INTO added_vectors SELECT row, ?, 0, vector FROM added", (fingerprint,))
         connection.execute("DROP TABLE added")
         meta["format_version"] = FORMAT_VERSION
+    if not has_vocabularies(meta):
+        connection.execute("DROP TABLE IF EXISTS vocabularies")
+        write_vocabularies(connection)
+        if digest.HASHES in meta:
+            digest.count_again(connection, meta, ("vocabularies",))
     if digest.HASHES not in meta:
         digest.count_again(connection, meta)
+
+
+def has_vocabularies(meta: dict[str, Any]) -> bool:
+    """Whether there is a table of the vocabularies that entities have codes of."""
+    return "vocabularies" in meta.get(digest.HASHES, {})
+
+
+def write_vocabularies(connection: sqlite3.Connection) -> None:
+    """Make the table of the vocabularies that all entities have codes of."""
+    connection.execute(VOCABULARIES)
+    connection.execute(f"INSERT INTO vocabularies {CODES} ORDER BY vocabulary, row")
 
 
 def added_vectors(connection: sqlite3.Connection, meta: dict[str, Any]) -> list[tuple[str, int, bytes]]:

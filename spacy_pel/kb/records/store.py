@@ -18,10 +18,11 @@ from ..damage import damage, damage_named
 from ..entity import Entity
 from ..names import files as name_files
 from ..names.normal_form import alias_key, distinct_forms, normalized
-from ..numbering import EntityRows, no_rows
+from ..numbering import EntityRows
 from ..stored_files import changed, copy_file
 from . import digest, opening, schema, writing
 from .connections import Answer, Connections
+from .groups import Groups
 from .remedy import change_errors, read_errors
 from .schema import entity_of, fetched, read_meta
 
@@ -50,7 +51,7 @@ class State(NamedTuple):
 
 class _Present(NamedTuple):
     meta: dict[str, Any]
-    rows_of_types: dict[frozenset[str], EntityRows]
+    groups: Groups
 
 
 class RecordStore:
@@ -71,7 +72,7 @@ class RecordStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.latest: dict[str, Any] = {}
-        self._present = _Present({}, {})
+        self._present = _Present({}, self._groups({}))
         self._numbered_here: int | None = None
         self._connections = Connections(self._connect, self._notice)
         self.adopt(self.latest_meta())
@@ -102,6 +103,11 @@ class RecordStore:
     def meta(self) -> dict[str, Any]:
         """As it was when the file was opened, or adopted here."""
         return self._present.meta
+
+    @property
+    def groups(self) -> Groups:
+        """Entities by types and vocabularies, as they were when the file was opened, or adopted here."""
+        return self._present.groups
 
     def __len__(self) -> int:
         return self.meta["counts"]["entities"]
@@ -175,31 +181,6 @@ class RecordStore:
         found = self._select("gram, names", "gram", grams, table="postings")
         return {gram: np.frombuffer(blob, dtype="<i4") for gram, blob in found}
 
-    def rows_of_types(self, types: frozenset[str]) -> EntityRows:
-        """The rows (n,) of the entities that have any of `types`, ascending; kept until `adopt`.
-
-        Raises:
-            PelError: No entity has one of the types.
-        """
-        kept = self._present.rows_of_types
-        if types not in kept:
-            found = {kind: self._rows_of_type(kind) for kind in sorted(types)}
-            if unknown := [kind for kind, rows in found.items() if not len(rows)]:
-                known = ", ".join(list(self.type_counts())[:10])
-                raise PelError(
-                    f'{self.path.parent}: no entity has the type "{unknown[0]}"; the commonest types are {known}.'
-                )
-            kept[types] = EntityRows(np.unique(np.concatenate([no_rows(), *found.values()])))
-        return kept[types]
-
-    def _rows_of_type(self, kind: str) -> EntityRows:
-        found = self._fetch("SELECT row FROM types WHERE type = ? ORDER BY row", (kind,))
-        return EntityRows(np.fromiter((row for (row,) in found), dtype=np.int64, count=len(found)))
-
-    def type_counts(self) -> dict[str, int]:
-        """How many entities each type has, the commonest first."""
-        return dict(self._fetch("SELECT type, COUNT(*) FROM types GROUP BY type ORDER BY COUNT(*) DESC, type", ()))
-
     def source_counts(self) -> dict[str, int]:
         """How many entities came from each source (of "A+B" each part counts), the commonest first. Reads all."""
         counts: Counter[str] = Counter()
@@ -232,7 +213,7 @@ class RecordStore:
 
     def adopt(self, meta: dict[str, Any]) -> None:
         """Take the `meta` of a `state` for the present one."""
-        self._present = _Present(meta, {})
+        self._present = _Present(meta, self._groups(meta))
 
     def change(self, edit: Callable[[sqlite3.Connection, dict[str, Any]], object]) -> None:
         """Change the records and the `meta`.
@@ -372,6 +353,9 @@ class RecordStore:
                 if "readonly" not in str(error) or not opening.roll_back(self.path):
                     raise
                 return self._connections.read(ask)  # now that what a killed writer left is rolled back
+
+    def _groups(self, meta: dict[str, Any]) -> Groups:
+        return Groups(self.path.parent, self._fetch, indexed=schema.has_vocabularies(meta))
 
     def _connect(self, *, writable: bool = False) -> sqlite3.Connection:
         connection = opening.connect(self.path, writable=writable)

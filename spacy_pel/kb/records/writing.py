@@ -23,7 +23,7 @@ from . import digest, schema
 from .counts import Counts
 
 BATCH = 10_000
-RENUMBERED = ("entities", "forms", "types")  # the tables that name rows of entities, but for vectors
+RENUMBERED = ("entities", "forms", "types", "vocabularies")  # the tables that name rows of entities, but for vectors
 SORTED = """
 INSERT INTO forms SELECT DISTINCT key, row FROM temp.new_forms ORDER BY key, row;
 INSERT INTO types SELECT DISTINCT type, row FROM temp.new_types ORDER BY type, row;
@@ -54,6 +54,7 @@ def build(
     _index_ids(connection)
     for statement in SORTED.strip().splitlines():
         connection.execute(statement)
+    schema.write_vocabularies(connection)
     kept = _write_retired(connection, retired)
     meta: dict[str, Any] = {"format_version": schema.FORMAT_VERSION, "build": uuid.uuid4().hex, **notes}
     meta |= {"counts": counts.totals() | ({"retired": kept} if kept else {}), "rows": counts.entities, "numbering": 0}
@@ -84,6 +85,7 @@ def add(connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence
     counts = Counts()
     first = meta["rows"]
     _insert(connection, enumerate(counts.count(entities), start=first))
+    connection.execute(f"INSERT INTO vocabularies {schema.CODES} AND row >= ?", (first,))
     _note_new(connection, meta, list(enumerate(entities, start=first)))
     _delete(connection, meta, "retired", "id = ?", [(id,) for id in ids])
     meta["rows"] += len(entities)
@@ -195,12 +197,15 @@ def _note_new(connection: sqlite3.Connection, meta: dict[str, Any], numbered: li
     digest.note(connection, meta, +1, "entities", "row = ?", [(row,) for row, _ in numbered])
     digest.note(connection, meta, +1, "forms", "key = ? AND row = ?", set(_form_rows(numbered)))
     digest.note(connection, meta, +1, "types", "type = ? AND row = ?", set(_type_rows(numbered)))
+    for row, _ in numbered:
+        digest.note(connection, meta, +1, *_vocabularies_of(connection, row))
 
 
 def _delete_row(connection: sqlite3.Connection, meta: dict[str, Any], row: int) -> Entity:
     entity = schema.entity_of(connection.execute("SELECT * FROM entities WHERE row = ?", (row,)).fetchone(), None)
     _delete(connection, meta, "forms", "key = ? AND row = ?", set(_form_rows([(row, entity)])))
     _delete(connection, meta, "types", "type = ? AND row = ?", set(_type_rows([(row, entity)])))
+    _delete(connection, meta, *_vocabularies_of(connection, row))
     _delete(connection, meta, "entities", "row = ?", [(row,)])
     _delete(connection, meta, "added_vectors", "row = ?", [(row,)])
     connection.execute("INSERT INTO removed VALUES (?)", (row,))
@@ -222,6 +227,12 @@ def _form_rows(batch: Iterable[tuple[int, Entity]]) -> Iterator[tuple[int, int]]
 
 def _type_rows(batch: Iterable[tuple[int, Entity]]) -> Iterator[tuple[str, int]]:
     return ((kind, row) for row, entity in batch for kind in entity.types)
+
+
+def _vocabularies_of(connection: sqlite3.Connection, row: int) -> tuple[str, str, list[tuple]]:
+    """The table, a condition, and its parameters for each vocabulary that the entity at `row` has codes of."""
+    found = schema.fetched(connection, f"{schema.CODES} AND row = ?", (row,))
+    return "vocabularies", "vocabulary = ? AND row = ?", found
 
 
 def _index_ids(connection: sqlite3.Connection) -> None:

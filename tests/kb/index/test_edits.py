@@ -21,7 +21,14 @@ Model = dict[str, tuple[Entity, np.ndarray]]
 
 def make_entity(id: str, rng: np.random.Generator) -> Entity:
     types = tuple(kind for kind in TYPES if rng.random() < 0.5)
-    return Entity(id=id, name=f"name {id}", aliases=(f"Alias-{id}", f"shared {len(id)}"), types=types, source="S")
+    return Entity(
+        id=id,
+        name=f"name {id}",
+        aliases=(f"Alias-{id}", f"shared {len(id)}"),
+        types=types,
+        xrefs=(f"V{len(types)}:{id}",),
+        source="S",
+    )
 
 
 def make_kb(path, n: int, seed: int = 0) -> tuple[KnowledgeBase, Model]:
@@ -56,6 +63,8 @@ def check(kb: KnowledgeBase, model: Model, seed: int = 1) -> None:
     assert {e.id for e in kb.named("shared 2")} == {id for id in model if len(id) == 2}
     counts = {kind: sum(kind in entity.types for entity, _ in model.values()) for kind in TYPES}
     assert kb.type_counts() == {kind: count for kind, count in counts.items() if count}
+    n_types = [len(entity.types) for entity, _ in model.values()]
+    assert kb.code_counts() == {f"V{n}": n_types.count(n) for n in range(4) if n in n_types}
     assert kb.meta["counts"]["aliases"] == 2 * len(model)
     assert (kb.ids(kb.live_rows) == list(kb)).all()
 

@@ -1,0 +1,94 @@
+"""Entities by their types, and by the vocabularies that they have codes of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import PelError
+from ..allowed import Allowed
+from ..numbering import EntityRows, no_rows
+from .schema import CODES
+
+Fetch = Callable[[str, Sequence[Any]], list[tuple]]
+SHOWN = 20  # of the groups there are, in an error
+
+
+class _Kind(NamedTuple):
+    """A kind of groups: the table that leads from their names, in a column, to rows, and how errors speak of them."""
+
+    table: str
+    column: str
+    plural: str
+    lacks: str
+
+
+class Groups:
+    """The groups in the records of a KB. The rows that it has looked up it keeps.
+
+    Args:
+        path: Of the KB.
+        fetch: From a query and its parameters to all that it finds.
+        indexed: Whether there is a table of the vocabularies; without one all records are read.
+    """
+
+    def __init__(self, path: Path, fetch: Fetch, *, indexed: bool) -> None:
+        self._path, self._fetch = path, fetch
+        self._types = _Kind("types", "type", "types", "has the type")
+        vocabularies = "vocabularies" if indexed else f"({CODES})"
+        self._vocabularies = _Kind(vocabularies, "vocabulary", "vocabularies", "has a code of the vocabulary")
+        self._kept: dict[Allowed, EntityRows] = {}
+
+    def rows(self, allowed: Allowed) -> EntityRows:
+        """The rows (n,) of the entities that have all that is asked for, ascending.
+
+        Raises:
+            PelError: No entity has one of the types, or a code of one of the vocabularies.
+        """
+        if allowed not in self._kept:
+            asked = ((self._types, allowed.types), (self._vocabularies, allowed.vocabularies))
+            sides = [self._rows_of(kind, names) for kind, names in asked if names is not None]
+            self._kept[allowed] = EntityRows(reduce(partial(np.intersect1d, assume_unique=True), sides))
+        return self._kept[allowed]
+
+    def check_vocabularies(self, vocabularies: Iterable[str]) -> None:
+        """Check that there are codes of each.
+
+        Raises:
+            PelError: There are none of one.
+        """
+        kind = self._vocabularies
+        for name in vocabularies:
+            if not self._fetch(f"SELECT 1 FROM {kind.table} WHERE {kind.column} = ? LIMIT 1", (name,)):
+                raise self._unknown(kind, name)
+
+    def type_counts(self) -> dict[str, int]:
+        """How many entities each type has, the commonest first."""
+        return self._counts(self._types)
+
+    def code_counts(self) -> dict[str, int]:
+        """How many entities have codes of each vocabulary, the commonest first."""
+        return self._counts(self._vocabularies)
+
+    def _rows_of(self, kind: _Kind, names: Iterable[str]) -> EntityRows:
+        found = [no_rows()]
+        for name in sorted(names):
+            rows = self._fetch(f"SELECT row FROM {kind.table} WHERE {kind.column} = ?", (name,))
+            if not rows:
+                raise self._unknown(kind, name)
+            found.append(EntityRows(np.fromiter((row for (row,) in rows), dtype=np.int64, count=len(rows))))
+        return EntityRows(np.unique(np.concatenate(found)))
+
+    def _unknown(self, kind: _Kind, name: str) -> PelError:
+        known = list(self._counts(kind))
+        there = ", ".join(known[:SHOWN]) or "none"
+        return PelError(f'{self._path}: no entity {kind.lacks} "{name}"; the commonest {kind.plural} are {there}.')
+
+    def _counts(self, kind: _Kind) -> dict[str, int]:
+        column = kind.column
+        query = f"SELECT {column}, COUNT(*) FROM {kind.table} GROUP BY {column} ORDER BY COUNT(*) DESC, {column}"
+        return dict(self._fetch(query, ()))

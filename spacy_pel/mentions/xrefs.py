@@ -1,0 +1,54 @@
+"""`span._.kb_xrefs`: looked up when it is asked for, in the KBs of the linkers that are open in this process.
+
+Nothing is kept on the Doc: it costs nothing where nobody asks, and Docs from other processes or from a file have it too
+where a pipeline with the KB is open.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
+
+from spacy.tokens import Span
+from spacy.vocab import Vocab
+
+from ..errors import PelError
+from ..kb.entity import NO_ENTITY
+
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
+
+
+class HasKb(Protocol):
+    """A linker."""
+
+    vocab: Vocab
+    kb: KnowledgeBase | None
+
+
+_linkers: WeakValueDictionary[int, Any] = WeakValueDictionary()  # in the order in which they were made
+_number = count()
+
+
+def note_linker(linker: HasKb) -> None:
+    """Look ids up in the KB of this linker too, as long as it lives."""
+    _linkers[next(_number)] = linker
+
+
+def xrefs_of(span: Span) -> tuple[str, ...]:
+    """The `xrefs` of the entity that `span` is linked to; none of NIL, nor of one that has left the KB. Of several
+    linkers that know the id, one of the Doc's own vocabulary comes first, then the youngest.
+
+    Raises:
+        PelError: No linker with a KB is open.
+    """
+    id = span.kb_id_
+    if id in NO_ENTITY:
+        return ()
+    linkers = [linker for linker in reversed(list(_linkers.values())) if linker.kb is not None]
+    if not linkers:
+        raise PelError(f'kb_xrefs of "{id}": no pipeline with a KB is open; spacy.load the one that linked this Doc.')
+    linkers.sort(key=lambda linker: linker.vocab is not span.doc.vocab)
+    known = (linker.kb.get(id) for linker in linkers)
+    return next((entity.xrefs for entity in known if entity is not None), ())

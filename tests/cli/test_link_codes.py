@@ -1,0 +1,119 @@
+"""`spacy pel link` with codes, of Docs in a `.spacy` file, in several processes, and what it does not write."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import Span
+from tiny import ENTITIES, SENTENCES, make_kb, make_pipeline, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.corpora.docbin import read_docs, write_docs
+
+CODES = {"D009203": ("ICD10CM:I21", "MSH:D009203"), "D001241": ("RXNORM:1191", "ICD10CM:T39.01", "ICD10CM:Z79.82")}
+
+
+@pytest.fixture(scope="module")
+def linker(tmp_path_factory):
+    path = tmp_path_factory.mktemp("link-codes")
+    kb = make_kb(path / "kb", [replace(one, xrefs=CODES.get(one.id, ())) for one in ENTITIES])
+    nlp, component, _, _ = make_pipeline(write_encoder(path / "encoder"), kb)
+    component.index(progress=False)
+    ruler = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "X", "pattern": form} for _, mentions in SENTENCES for form in mentions])
+    nlp.to_disk(path / "linker")
+    return path / "linker"
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{sentence}\n" for sentence, _ in SENTENCES), encoding="utf-8")
+    return path
+
+
+def link(linker, *arguments, **settings):
+    return CliRunner().invoke(pel_app, ["link", str(linker), *map(str, arguments)], **settings)
+
+
+def links(path):
+    return [[(ent["text"], ent["kb_id"]) for ent in record["ents"]] for record in srsly.read_jsonl(path)]
+
+
+def test_each_mention_has_its_codes(linker, source, tmp_path):
+    out, again = tmp_path / "out.jsonl", tmp_path / "again.jsonl"
+    assert link(linker, source, out, "--codes", "ICD10CM,RXNORM").exit_code == 0
+    records = list(srsly.read_jsonl(out))
+    assert [ent["codes"] for ent in records[0]["ents"]] == [
+        {"ICD10CM": ["T39.01", "Z79.82"], "RXNORM": ["1191"]},
+        {"ICD10CM": ["I21"], "RXNORM": []},
+    ]
+    assert records[1]["ents"][0]["codes"] == {"ICD10CM": [], "RXNORM": []}
+    assert link(linker, out, again).exit_code == 0  # what was written can be read
+    assert links(again) == links(out) and "codes" not in next(srsly.read_jsonl(again))["ents"][0]
+
+
+def test_a_vocabulary_that_no_entity_has_is_said_before_anything_is_linked(linker, source, tmp_path):
+    for codes, out, error in (
+        (
+            "ICD10CM,ICD9",
+            "out.jsonl",
+            'vocabulary "ICD9"; the commonest vocabularies are ICD10CM, MSH, RXNORM',
+        ),
+        (" ", "out.jsonl", "names no vocabulary"),
+        ("ICD10CM", "out.spacy", "no place for --codes"),
+    ):
+        result = link(linker, source, tmp_path / out, "--codes", codes)
+        assert result.exit_code == 1 and error in result.stderr and result.stderr.count("✘") == 1
+        assert not (tmp_path / out).exists()
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.json", "out.parquet"])
+def test_a_name_that_is_none_of_ours_is_refused(linker, source, tmp_path, name):
+    result = link(linker, source, tmp_path / name)
+    assert result.exit_code == 1 and "is written here, but lines of JSON" in result.stderr
+    assert not (tmp_path / name).exists()
+
+
+def test_docs_of_a_spacy_file(linker, tmp_path):
+    nlp = spacy.blank("en")
+    docs = [nlp(SENTENCES[0][0]) for _ in range(3)]
+    docs[0].ents = [Span(docs[0], 2, 3, label="DRUG", kb_id="old")]
+    docs[1].set_ents([])
+    write_docs(tmp_path / "docs.spacy", docs)
+    assert link(linker, tmp_path / "docs.spacy", tmp_path / "out.jsonl").exit_code == 0
+    aspirin, attack = ("aspirin", "D001241"), ("heart attack", "D009203")
+    assert links(tmp_path / "out.jsonl") == [[aspirin], [], [aspirin, attack]]
+    assert next(srsly.read_jsonl(tmp_path / "out.jsonl"))["text"] == SENTENCES[0][0]
+    assert link(linker, tmp_path / "docs.spacy", tmp_path / "out.spacy").exit_code == 0
+    first = next(read_docs(tmp_path / "out.spacy", nlp.vocab))
+    assert [(ent.text, ent.label_, ent.kb_id_) for ent in first.ents] == [("aspirin", "DRUG", "D001241")]
+    (tmp_path / "odd.spacy").write_bytes(b"odd")
+    assert "is not a .spacy corpus" in link(linker, tmp_path / "odd.spacy", tmp_path / "odd.jsonl").stderr
+    assert "not read from standard input" in link(linker, "-", "-", "--format", "spacy", input=b"").stderr
+
+
+def test_processes_give_what_one_gives(linker, source, tmp_path):
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    given = {"text": "It was fits .", "ents": [{"start": 7, "end": 11}], "n": 7}
+    lines = [json.dumps({"text": text}) for text in source.read_text(encoding="utf-8").splitlines()]
+    (tmp_path / "texts.jsonl").write_text("\n".join([*lines, "odd", json.dumps(given)]), encoding="utf-8")
+    how = (tmp_path / "texts.jsonl", "--batch-size", 2, "--codes", "ICD10CM")
+    assert link(linker, how[0], one, *how[1:]).exit_code == 0
+    result = link(linker, how[0], two, *how[1:], "--n-process", 2)
+    assert result.exit_code == 0 and "texts.jsonl:7:" in result.stderr, result.output
+    assert links(one) == links(two) and list(srsly.read_jsonl(two))[-1]["n"] == 7
+
+
+def test_what_a_process_raises_is_one_line(linker, source, tmp_path):
+    nlp = spacy.load(linker)
+    nlp.config["components"]["pel_linker"]["types"] = ["Nothing"]
+    nlp.get_pipe("pel_linker").types = ["Nothing"]
+    nlp.to_disk(tmp_path / "linker")
+    result = link(tmp_path / "linker", source, tmp_path / "out.jsonl", "--n-process", 2)
+    assert result.exit_code == 1 and 'no entity has the type "Nothing"' in result.stderr.splitlines()[-1]
