@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice
+from typing import TypeVar
 
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from .texts import Line
-
+Context = TypeVar("Context")
 ZONE = 10  # batches, after which spaCy forgets the words that it met in them
 
 
-def piped(nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int) -> Iterator[tuple[Doc, Line]]:
-    """The texts through the pipeline. A Doc lives until the next is asked for: what it adds to the vocabulary goes, so
-    that this does not grow with the input."""
+def piped(nlp: Language, texts: Iterator[tuple[Doc, Context]], batch_size: int) -> Iterator[tuple[Doc, Context]]:
+    """The texts through the pipeline, each with what it came with. A Doc lives until the next is asked for:
+    what it adds to the vocabulary goes, so that this does not grow with the input."""
     while True:
         with nlp.memory_zone():
             first = next(texts, None)
