@@ -53,7 +53,9 @@ def test_bad_rows_cost_only_themselves(pipeline):
     out = link({"text": texts})
     assert ids(out["ents"][0]) and ids(out["ents"][-1]) and out["ents"][-2] == []
     assert out["ents"][1:-2] == [None] * 6
-    for error, part in zip(out["error"], [None, "missing", "is 5", "make it a string", "missing", "limit", "surrogate"]):
+    for error, part in zip(
+        out["error"], [None, "missing", "is 5", "make it a string", "missing", "limit", "surrogate"]
+    ):
         assert (error is None) if part is None else part in error
     assert out["error"][-2:] == [None, None]
 
