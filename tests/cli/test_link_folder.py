@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def made(tmp_path_factory):
     """A folder with a pipeline and the code of one of its components."""
     path = tmp_path_factory.mktemp("folder")
     nlp, component, examples, optimizer = make_pipeline(write_encoder(path / "encoder"), make_kb(path / "kb"))
-    train(nlp, examples, optimizer, steps=60)
+    train(nlp, examples, optimizer, steps=2)
     component.index(progress=False)
     (path / "code.py").write_text(CODE)
     spacy.util.import_file("code_of_test_link_folder", path / "code.py")
@@ -80,31 +81,34 @@ def link(made, *arguments):
     return CliRunner().invoke(pel_app, [str(word) for word in words])
 
 
+@contextmanager
 def start(made, *arguments):
     command = [sys.executable, "-m", "spacy", "pel", "link", made / "linker", *arguments, "--code", made / "code.py"]
-    return subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def read(folder):
     """The linked records of all shards, by the names of these."""
-    paths = [path for path in folder.rglob("*.jsonl*") if "_reports" not in path.parts]
     return {
         path.relative_to(folder).as_posix(): [
             json.loads(line) for line in (gzip.open(path) if path.suffix == ".gz" else path.open("rb"))
         ]
-        for path in paths
+        for path in times(folder)
     }
+
+
+def times(folder):
+    """When each linked shard was written."""
+    paths = [path for path in folder.rglob("*.jsonl*") if "_reports" not in path.parts]
+    return {path: path.stat().st_mtime_ns for path in paths}
 
 
 def ids(folder):
     return sorted(record["id"] for records in read(folder).values() for record in records)
-
-
-def links_only(folder):
-    return {
-        name: [[(ent["text"], ent["kb_id"]) for ent in record["ents"]] for record in records]
-        for name, records in read(folder).items()
-    }
 
 
 def wait_for(flag):
@@ -141,12 +145,12 @@ def test_shards_are_linked_as_files_are_and_once(made, corpus, tmp_path):
     assert manifest["counts"] == {"shards": 6, "texts": 60, "mentions": 120, "nil": 0, "broken": 0}
     assert manifest["linker"]["kb"]["entities"] == 12 and not manifest["failed"]
 
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl*")}
+    before = times(out)
     write(corpus / "6.jsonl", [{"id": "6-0", "text": TEXTS[0]}])
     write(corpus / "5.jsonl", [{"id": "5-0", "text": TEXTS[0]}])  # which has changed
     result = link(made, corpus, out)
     assert result.exit_code == 0 and "passed over: 5 of 7" in result.stderr, result.output
-    after = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl*")}
+    after = times(out)
     changed = {path.name.partition(".")[0] for path in after if after[path] != before.get(path)}
     assert changed == {"5", "6"} and len(ids(out)) == 52
     assert srsly.read_json(out / "_manifest.json")["counts"]["texts"] == 52
@@ -199,7 +203,7 @@ def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_goes_on(ma
     write(corpus / "zz.jsonl", [{"id": "zz-0", "text": TEXTS[0]}, waiting("zz-1", flag)])  # the last one
     with start(made, corpus, out) as process:
         pid, _ = wait_for(flag)
-        done = {path: path.stat().st_mtime_ns for path in out.rglob("[0-9].jsonl*")}
+        done = {path: time for path, time in times(out).items() if not path.name.startswith(".")}
         assert len(done) == 6
         process.kill()
         process.wait()
