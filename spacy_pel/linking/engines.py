@@ -68,11 +68,10 @@ def link_shards(
                 worker, shard = idle.pop() if idle else engine.start(), waiting.popleft()
                 busy[engine.send(worker, shard)] = worker, shard
             answer = engine.first_answered(busy)
-            worker, shard = busy[answer]
+            worker, shard = busy.pop(answer)
             try:
                 report = engine.report(worker, answer)
             except WorkerDied as died:
-                del busy[answer]
                 on_death(shard, str(died))
                 tries[shard] += 1
                 if tries[shard] < TRIES:
@@ -81,7 +80,6 @@ def link_shards(
                     remove_leftovers(shard.out)
                     yield shard, ShardReport(error=f"{TRIES} workers have died at it, the last by {died}")
             else:
-                del busy[answer]
                 idle.append(worker)
                 yield shard, report
     finally:

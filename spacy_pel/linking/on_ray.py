@@ -51,9 +51,10 @@ class RayEngine:
         """
         try:
             return self._ray.get(answer)
-        except self._ray.exceptions.RayActorError as error:
+        except self._ray.exceptions.RayError as error:
             self._workers.remove(worker)
-            raise WorkerDied(f"what Ray calls {type(error).__name__}") from error
+            self._ray.kill(worker)
+            raise WorkerDied(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
 
     def close(self) -> None:
         """Kill all workers."""
