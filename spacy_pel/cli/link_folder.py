@@ -76,8 +76,9 @@ def link_folder(
         with closing(FolderReport(len(shards), len(linked))) as progress:
             try:
                 running = _engine(engine, LinkShard(link, stamp), workers)
-                for shard, report in link_shards(waiting, running, workers, progress.add_death):
-                    progress.add(shard, report)
+                with closing(link_shards(waiting, running, workers, progress.add_death)) as done:
+                    for shard, report in done:
+                        progress.add(shard, report)
             except KeyboardInterrupt:
                 progress.is_stopped = True
         linked |= progress.linked

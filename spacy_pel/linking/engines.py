@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any, Protocol
 
 from ..errors import PelError
@@ -47,7 +47,7 @@ class Engine(Protocol):
 
 def link_shards(
     shards: Sequence[Shard], engine: Engine, workers: int, on_death: Callable[[Shard, str], object]
-) -> Iterator[tuple[Shard, ShardReport]]:
+) -> Generator[tuple[Shard, ShardReport], None, None]:
     """Link shards, each by a worker.
 
     Args:

@@ -56,6 +56,8 @@ class LinkBatch:
             given = getattr(self, name)
             if given is not None and Path(given).exists():
                 object.__setattr__(self, name, str(Path(given).absolute()))
+        if self.keep is not None:
+            object.__setattr__(self, "keep", tuple(self.keep))
 
     def __call__(self, batch: Any) -> Any:
         """Link a batch.

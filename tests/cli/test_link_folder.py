@@ -22,7 +22,7 @@ from spacy_pel.cli import pel_app
 from spacy_pel.kb.entity import Entity
 from spacy_pel.linking.engines import TRIES
 
-TIME_LIMIT = 240
+TIME_LIMIT = 500
 TEXTS = [text for text, _ in SENTENCES]
 # A component at whose text "Wait" a worker says which process it is and waits, and which "Die" kills.
 CODE = """
@@ -221,6 +221,8 @@ def test_ctrl_c_stops_the_workers_and_keeps_what_is_linked(made, corpus, tmp_pat
     write(corpus / "zz.jsonl", [waiting("zz-0", flag)])
     with start(made, corpus, out) as process:
         pid, _ = wait_for(flag)
+        other = link(made, corpus, out)
+        assert other.exit_code == 1 and "another process is saving here" in other.stderr
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) == 130
