@@ -357,3 +357,24 @@ def test_parquet_without_pyarrow_says_what_to_install(made, tmp_path, monkeypatc
     write(tmp_path / "lines" / "a.jsonl", [{"text": TEXTS[0]}])
     result = link(made, tmp_path / "lines", tmp_path / "out", "--engine", "ray")
     assert result.exit_code == 1 and 'pip install "spacy-pel[ray]"' in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_ray_links_as_one_machine_does_and_replaces_a_killed_actor(made, corpus, tmp_path):
+    pytest.importorskip("ray")
+    out, flag = tmp_path / "out", tmp_path / "flag"
+    write(corpus / "1.jsonl", [*({"id": f"1-{i}", "text": TEXTS[i % 6]} for i in range(9)), waiting("1-9", flag)])
+    with start(made, corpus, out, "--engine", "ray", "--processes", 2) as process:
+        pid, _ = wait_for(flag)
+        os.kill(int(pid), signal.SIGKILL)
+        said = process.stderr.read()
+        assert process.wait(timeout=TIME_LIMIT) == 0, said
+    assert said.count("its worker has died (ActorDiedError") == 1, said
+    assert ids(out) == sorted(f"{number}-{i}" for number in range(6) for i in range(10))
+    again = link(made, corpus, out)  # by the other engine: nothing is left to do
+    assert again.exit_code == 0 and "passed over: 6 of 6" in again.stderr
+    assert link(made, corpus, tmp_path / "local").exit_code == 0
+    assert {path.name: path.read_bytes() for path in times(out)} == {
+        path.name: path.read_bytes() for path in times(tmp_path / "local")
+    }
