@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -34,20 +34,39 @@ class Format(str, Enum):
     spacy = "spacy"
 
 
+class EngineName(str, Enum):
+    """Who runs the workers that link a folder."""
+
+    local = "local"
+    ray = "ray"
+
+
 @command("link")
 def link(
     pipeline: Annotated[str, typer.Argument(help="A pipeline with a pel_linker and its KB")],
     source: Annotated[
-        Path, typer.Argument(help="Texts, one a line, plain or .gz; - is standard input; or .spacy", metavar="INPUT")
+        Path,
+        typer.Argument(
+            help="Texts, one a line, plain or .gz; - is standard input; or .spacy; or a folder", metavar="INPUT"
+        ),
     ],
-    out: Annotated[Path, typer.Argument(help="JSONL or .spacy file to write; - is standard output")],
+    out: Annotated[Path, typer.Argument(help="JSONL or .spacy file to write; - is standard output; or a folder")],
     format: Annotated[
         Format | None, typer.Option(help='Objects with a "text", or plain text [default: by the suffix; jsonl for -]')
     ] = None,
     codes: CODES = None,
-    n_process: Annotated[int, typer.Option("--n-process", min=1, help="Processes, each with the pipeline")] = 1,
+    n_process: Annotated[
+        int, typer.Option("--n-process", "--processes", min=1, help="Processes, each with the pipeline")
+    ] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts that go through the pipeline together")] = 256,
     force: Annotated[bool, typer.Option("--force", "-F", help="Replace the file at OUT")] = False,
+    engine: Annotated[
+        EngineName | None, typer.Option(help="Of a folder: who runs the workers [default: local]")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Of a folder: the column with the texts [default: text]")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Of a folder: a column to keep, once or more [default: all]")
+    ] = None,
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
@@ -61,10 +80,27 @@ def link(
     In a .spacy file are the Docs with their user data. It is held in memory until the end; JSONL is not. As INPUT, its
     Docs keep the entities they have.
 
+    Where INPUT is a folder, its shards (.jsonl, .jsonl.gz and .parquet) are linked by --n-process workers, each to a
+    file of the same name below the folder OUT. It appears whole, and is passed over when the command is run again.
+
     Example: python -m spacy pel link linker abstracts.jsonl linked.jsonl
 
     Example: python -m spacy pel link linker notes.txt - --codes ICD10CM | head
+
+    Example: python -m spacy pel link linker abstracts linked --n-process 8
     """
+    for_folders: dict[str, Any] = {"engine": engine and engine.value, "text": text, "keep": keep or None}
+    given = {key: value for key, value in for_folders.items() if value is not None}
+    if source.is_dir():
+        from .link_folder import link_folder
+
+        if format or force or codes is not None:
+            raise PelError(f"{source} is a folder: leave out --format, --force and --codes.")
+        given |= {"workers": n_process, "batch_size": batch_size, "code": code, "gpu_id": gpu_id}
+        link_folder(pipeline, source, out, **given)
+        return
+    if given:
+        raise PelError(f"{source} is no folder: leave out --engine, --text and --keep.")
     format_name = format.value if format else _format_of(source)
     if source == STANDARD and format_name == Format.spacy.value:
         raise PelError("A .spacy file is not read from standard input; name the file.")

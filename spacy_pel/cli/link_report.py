@@ -50,9 +50,9 @@ class LinkReport:
         """Count a broken line, and show it if it is one of the first."""
         self.broken += 1
         if self.broken <= BROKEN_SHOWN:
-            _say(f"⚠ {self.source}:{number}: {error}.")
+            say(f"⚠ {self.source}:{number}: {error}.")
         elif self.broken == BROKEN_SHOWN + 1:
-            _say("⚠ Further broken lines are only counted.")
+            say("⚠ Further broken lines are only counted.")
 
     def close(self) -> None:
         """Leave the bar as it is."""
@@ -69,14 +69,15 @@ class LinkReport:
             raise PelError(f"{self.source}: {found}; write one text a line; --format txt if they are plain.")
         counts = f"{self.texts:,} texts with {self.mentions:,} mentions, {self.nil:,} of them NIL ({self.speed})."
         if stopped:
-            _say(f"⚠ Stopped. Linked and written to {out}: {counts}")
+            say(f"⚠ Stopped. Linked and written to {out}: {counts}")
         else:
-            _say(f"✔ Wrote {out}: {counts}")
+            say(f"✔ Wrote {out}: {counts}")
         if self.broken:
-            _say(f"⚠ Broken lines, left out: {self.broken:,}.")
+            say(f"⚠ Broken lines, left out: {self.broken:,}.")
         if self.texts and not self.mentions:
-            _say('⚠ No mention was found: give the pipeline an `ner` or the like, or the lines their "ents".')
+            say('⚠ No mention was found: give the pipeline an `ner` or the like, or the lines their "ents".')
 
 
-def _say(message: str) -> None:
-    tqdm.write(visible(message), file=sys.stderr)  # above the bar
+def say(message: str) -> None:
+    """Print a line on standard error, above the bar."""
+    tqdm.write(visible(message), file=sys.stderr)

@@ -69,7 +69,7 @@ def text(record: dict[str, Any], key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise PelError(f'"{key}" is {json.dumps(value)[:40]}; make it a string')
+        raise PelError(f'"{key}" is {json.dumps(value, default=repr)[:40]}; make it a string')
     return _checked(value, key)
 
 

@@ -1,0 +1,1 @@
+from .link_batch import LinkBatch as LinkBatch

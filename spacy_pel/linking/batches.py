@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice
+from typing import TypeVar
 
 from spacy.language import Language
 from spacy.tokens import Doc
 
 from ..errors import PelError
-from .texts import Line
 
+Context = TypeVar("Context")
 ZONE = 10  # batches, after which spaCy forgets the words that it met in them
 
 
 def piped(
-    nlp: Language, texts: Iterator[tuple[Doc, Line]], batch_size: int, n_process: int = 1
-) -> Iterator[tuple[Doc, Line]]:
-    """The texts through the pipeline. A Doc lives until the next is asked for: what it adds to the vocabulary goes, so
-    that this does not grow with the input. With more processes than one, each of which has the pipeline, it does here.
+    nlp: Language, texts: Iterator[tuple[Doc, Context]], batch_size: int, n_process: int = 1
+) -> Iterator[tuple[Doc, Context]]:
+    """The texts through the pipeline, each with what it came with. A Doc lives until the next is asked for: what it
+    adds to the vocabulary goes, so that this does not grow with the input. With more processes than one, each of which
+    has the pipeline, it does here.
 
     Raises:
         PelError: What a process has raised.

@@ -59,6 +59,12 @@ def _ent_record(ent: Span, link: Link, with_prob: bool, codes_of: CodesOf | None
     return record
 
 
+def json_line(record: dict[str, Any]) -> bytes:
+    """`record` as a line of JSON in UTF-8."""
+    # UTF-8 has everything but half surrogate pairs, and with a backslash these are what JSON calls them
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+
+
 class LinkedLines:
     """A JSON object a line. The file is made when the first one is written, and holds whole lines whatever happens.
 
@@ -92,8 +98,7 @@ class LinkedLines:
             PelError: The file cannot be written.
         """
         linked = linked_record(doc, record, self.spans_key, with_prob=self.with_prob, codes_of=self.codes_of)
-        # UTF-8 has everything but half surrogate pairs, and with a backslash these are what JSON calls them
-        line = (json.dumps(linked, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+        line = json_line(linked)
         try:
             if self._file is None:
                 assert self.path is not None  # standard output is open

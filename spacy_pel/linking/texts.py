@@ -58,7 +58,7 @@ def read_texts(
             continue
         try:
             record = PARSERS[format](line.rstrip(b"\r\n"))
-            doc = _make_doc(nlp, record)
+            doc = make_doc(nlp, record)
         except PelError as error:
             on_broken(number, error)
         else:
@@ -92,23 +92,31 @@ def _set_given_mentions(spans_key: str | None, doc: Doc) -> Doc:
     return doc
 
 
-def _parse_json(line: bytes) -> dict[str, Any]:
-    record = parse_object(line, SHAPE)
-    if record.get("text") is None:
-        raise PelError(f'"text" is missing; write {SHAPE}')
-    text_of(record, "text")
-    return record
+def parse_json(line: bytes) -> dict[str, Any]:
+    """The JSON object on a line.
+
+    Raises:
+        PelError: There is none.
+    """
+    return parse_object(line, SHAPE)
 
 
 def _parse_plain(line: bytes) -> dict[str, Any]:
     return {"text": decoded(line).removeprefix("\ufeff")}
 
 
-PARSERS: dict[str, Callable[[bytes], dict[str, Any]]] = {"jsonl": _parse_json, "txt": _parse_plain}
+PARSERS: dict[str, Callable[[bytes], dict[str, Any]]] = {"jsonl": parse_json, "txt": _parse_plain}
 
 
-def _make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
-    text = record["text"]
+def make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
+    """The tokenised text of a record, with its `ents`, if it has any, as `read_texts` puts them.
+
+    Raises:
+        PelError: It has no text, one that is too long, or `ents` that are no spans of it or that overlap.
+    """
+    if record.get("text") is None:
+        raise PelError(f'"text" is missing; write {SHAPE}')
+    text = text_of(record, "text")
     check_length(nlp, text)
     doc = tokenised(nlp, text)
     given = record.get("ents")

@@ -173,8 +173,8 @@ def test_bad_arguments_are_one_line_each_and_write_nothing(linker, source, tmp_p
     old = write(tmp_path / "old.jsonl", "old")
     for arguments, error in [
         ((tmp_path / "none.jsonl", tmp_path / "out.jsonl"), "none.jsonl is no file"),
-        ((tmp_path, tmp_path / "out.jsonl"), "the name does not tell"),
-        ((tmp_path, tmp_path / "out.jsonl", "--format", "txt"), "is no file"),
+        ((tmp_path, tmp_path / "out.jsonl"), "may not lie in each other"),
+        ((tmp_path, tmp_path / "out.jsonl", "--format", "txt"), "leave out --format"),
         ((source.rename(tmp_path / "texts.json"), tmp_path / "out.jsonl"), "the name does not tell"),
         ((old, tmp_path), "is a folder"),
         ((old, old, "--force"), "is INPUT too"),

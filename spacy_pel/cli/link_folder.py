@@ -1,0 +1,169 @@
+"""`spacy pel link` of a folder: its shards, linked by several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import typer
+from tqdm import tqdm
+
+from ..errors import PelError
+from .link_report import BROKEN_SHOWN, say
+from .pipeline import load_linker
+
+if TYPE_CHECKING:
+    from ..linking.engines import Engine
+    from ..linking.shard import LinkShard, Shard, ShardReport
+
+INTERRUPTED = 130
+
+
+def link_folder(
+    pipeline: str,
+    source: Path,
+    out: Path,
+    *,
+    engine: str = "local",
+    workers: int = 1,
+    text: str = "text",
+    keep: Sequence[str] | None = None,
+    batch_size: int = 256,
+    code: Path | None = None,
+    gpu_id: int = -1,
+) -> None:
+    """Link the shards below the folder `source` that are not linked yet, each to a file below `out`.
+
+    Args:
+        pipeline: A folder or an installed package.
+        source: With the shards.
+        out: Gets the linked shards and a manifest.
+        engine: "local" or "ray".
+        workers: How many work at a time.
+        text: The column, or key, with the texts.
+        keep: What is kept of a record beside its links; None: all.
+        batch_size: Texts that go through the pipeline together.
+        code: A Python file to import first.
+        gpu_id: The GPU to use; -1 for the CPU.
+
+    Raises:
+        PelError: There is nothing to link, or `out` cannot take it.
+        typer.Exit: A shard could not be linked, or Ctrl-C came.
+    """
+    from ..files.leftovers import alone
+    from ..linking.engines import link_shards
+    from ..linking.link_batch import LinkBatch
+    from ..linking.linked_folder import LinkedFolder, find_shards
+    from ..linking.records import RecordLinker
+    from ..linking.shard import LinkShard, finished, require_parquet
+    from ..linking.stamp import stamp_of
+
+    if engine == "ray" and gpu_id >= 0:
+        raise PelError("--engine ray links on CPUs: leave out --gpu-id.")
+    shards = find_shards(source, out)
+    if any(shard.source.suffix == ".parquet" for shard in shards):
+        require_parquet()
+    path = None if code is None else str(code)
+    link = LinkBatch(pipeline, text, keep=keep, batch_size=batch_size, code=path, gpu_id=gpu_id)
+    stamp = stamp_of(RecordLinker(*load_linker(pipeline, gpu_id=gpu_id, code=code)))
+    folder = LinkedFolder(out, link, stamp)
+    with alone(out):
+        linked = {shard: report for shard in shards if (report := finished(shard))}
+        waiting = [shard for shard in shards if shard not in linked]
+        with closing(FolderReport(len(shards), len(linked))) as progress:
+            try:
+                running = _engine(engine, LinkShard(link, stamp), workers)
+                with closing(link_shards(waiting, running, workers, progress.add_death)) as done:
+                    for shard, report in done:
+                        progress.add(shard, report)
+            except KeyboardInterrupt:
+                progress.is_stopped = True
+        linked |= progress.linked
+        failed = {str(shard.source.relative_to(source)): why for shard, why in progress.failed.items()}
+        reports = {str(shard.source.relative_to(source)): report for shard, report in linked.items()}
+        folder.write_manifest(reports, failed)
+    progress.sum_up(out, sum(report.broken for report in linked.values()))
+
+
+def _engine(name: str, task: LinkShard, workers: int) -> Engine:
+    if name == "ray":
+        from ..linking.on_ray import RayEngine
+
+        return RayEngine(task)
+    from ..linking.local import LocalEngine
+
+    return LocalEngine(task, workers)
+
+
+class FolderReport:
+    """What is said on standard error: a bar over all shards, what is left out, and the counts at the end.
+
+    Attributes:
+        linked: The reports of the shards that this run has linked.
+        failed: Why others could not be.
+        is_stopped: Whether Ctrl-C came.
+    """
+
+    def __init__(self, shards: int, done: int) -> None:
+        self.linked: dict[Shard, ShardReport] = {}
+        self.failed: dict[Shard, str] = {}
+        self.is_stopped = False
+        self._shards, self._done, self._shown, self._mentions = shards, done, 0, 0
+        self._start = perf_counter()
+        self._bar = tqdm(desc="Linking", total=shards, initial=done, unit="shard", smoothing=0, disable=None)
+        if done:
+            say(f"ℹ Linked already and passed over: {done:,} of {shards:,} shards.")
+
+    @property
+    def speed(self) -> str:
+        return f"{self._mentions / (perf_counter() - self._start):,.0f} mentions/s"
+
+    def add(self, shard: Shard, report: ShardReport) -> None:
+        """Count a shard that is done, and show some of what is wrong with it."""
+        self._bar.update()
+        if report.error is not None:
+            self.failed[shard] = report.error
+            say(f"✘ {shard.source}: {report.error}")
+            return
+        self.linked[shard] = report
+        self._mentions += report.mentions
+        self._bar.set_postfix_str(self.speed)
+        for row, why in report.why[: max(0, BROKEN_SHOWN - self._shown)]:
+            say(f"⚠ {shard.source}:{row}: {why}.")
+        if self._shown <= BROKEN_SHOWN < self._shown + report.broken:
+            say(f"⚠ Further records that are left out are only counted; see {shard.report.parent}.")
+        self._shown += report.broken
+
+    def add_death(self, shard: Shard, how: str) -> None:
+        """Say that a worker has died."""
+        say(f"⚠ {shard.source}: its worker has died ({how}).")
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()
+
+    def sum_up(self, out: Path, broken: int) -> None:
+        """Print the counts. broken: records left out, of all shards.
+
+        Raises:
+            typer.Exit: If not all is linked.
+        """
+        texts, nil = (sum(getattr(one, key) for one in self.linked.values()) for key in ("texts", "nil"))
+        counts = (
+            f"{len(self.linked):,} shards: {texts:,} texts with {self._mentions:,} mentions, {nil:,} of them NIL "
+            f"({self.speed})."
+        )
+        say(f"{'⚠ Stopped. Linked' if self.is_stopped else '✔ Linked'} to {out}: {counts}")
+        if broken:
+            say(f"⚠ Records of all shards that are left out: {broken:,}.")
+        if self.failed:
+            say(f"✘ Shards that could not be linked: {len(self.failed):,}. Run the command again to try these only:")
+            for shard, why in self.failed.items():
+                say(f"  {shard.source}: {why}")
+        if self.is_stopped:
+            raise typer.Exit(INTERRUPTED)
+        if self.failed:
+            raise typer.Exit(1)

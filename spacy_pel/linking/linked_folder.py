@@ -1,0 +1,106 @@
+"""A folder of linked shards: which are done, and the manifest that says by which linker.
+
+OUT/
+  _manifest.json   the stamp of the linker, what was asked of it, and counts
+  _reports/        what came of each shard
+  …                the shards, under the names of their sources
+
+Whoever reads the folder as one table passes over names that begin with "_" or ".".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..about import __version__
+from ..errors import PelError
+from ..files.atomic import write_atomically
+from .link_batch import LinkBatch
+from .shard import Shard, ShardReport
+from .stamp import Stamp, differences
+
+MANIFEST, REPORTS = "_manifest.json", "_reports"
+SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+COUNTS = ("texts", "mentions", "nil", "broken")
+
+
+def find_shards(source: Path, out: Path) -> list[Shard]:
+    """The shards below the folder `source`, by name, to be written below `out`. Names that begin with "_" or "." are
+    passed over.
+
+    Raises:
+        PelError: There are none, or one of the two folders is in the other.
+    """
+    if source.resolve().is_relative_to(out.resolve()) or out.resolve().is_relative_to(source.resolve()):
+        raise PelError(f"{out}: IN_DIR and OUT_DIR may not lie in each other; name another folder.")
+    names = sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file())
+    shards = [
+        Shard(source / name, out / name, out / REPORTS / f"{name}.json")
+        for name in names
+        if name.name.endswith(SUFFIXES) and not any(part.startswith(("_", ".")) for part in name.parts)
+    ]
+    if not shards:
+        raise PelError(f"{source}: has no shards; name a folder with files that end in {', '.join(SUFFIXES)}.")
+    return shards
+
+
+class LinkedFolder:
+    """The folder that the shards are linked to.
+
+    Attributes:
+        path: The folder.
+        stamp: Of the linker.
+    """
+
+    def __init__(self, path: Path, link: LinkBatch, stamp: Stamp) -> None:
+        """Begin a folder, or go on with one.
+
+        Raises:
+            PelError: Another linker has written it, the same one was asked for something else, or it holds anything
+                else.
+        """
+        self.path, self.stamp = path, stamp
+        self._asked = {"text": link.text, "mentions": link.mentions, "links": link.links, "keep": link.keep}
+        self._pipeline = link.pipeline
+        if path.exists() and not path.is_dir():
+            raise PelError(f"{path} is a file; name a folder, as IN_DIR is one.")
+        if (path / MANIFEST).exists():
+            self._check()
+        elif path.exists() and any(not one.name.startswith(".") for one in path.iterdir()):
+            raise PelError(f"{path}: is not empty, and no folder of linked shards; name another.")
+        else:
+            self.write_manifest({}, {})
+
+    def write_manifest(self, linked: Mapping[str, ShardReport], failed: Mapping[str, str]) -> None:
+        """Write what has come of all shards.
+
+        Args:
+            linked: The report of each shard that is linked, by its name.
+            failed: Why each of the others is not.
+        """
+        counts = {key: sum(getattr(report, key) for report in linked.values()) for key in COUNTS}
+        manifest = {
+            "pipeline": self._pipeline,
+            "spacy_pel": __version__,
+            "linker": self.stamp,
+            "asked": self._asked,
+            "counts": {"shards": len(linked)} | counts,
+            "failed": dict(failed),
+        }
+        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=2).encode())
+
+    def _check(self) -> None:
+        file = self.path / MANIFEST
+        remedy = "name another folder, or remove this one to link all again"
+        try:
+            manifest: Any = json.loads(file.read_bytes())
+            stamp, asked = manifest["linker"], manifest["asked"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PelError(f"{file}: cannot be read ({error!r}); {remedy}.") from error
+        if others := differences(stamp, self.stamp):
+            raise PelError(f"{self.path}: another linker has begun it (other: {', '.join(others)}); {remedy}.")
+        if others := differences(asked, json.loads(json.dumps(self._asked))):
+            raise PelError(f"{self.path}: was begun with another {', '.join(others)}; {remedy}.")

@@ -1,0 +1,120 @@
+"""Records with a text each through a pipeline, whatever some of them hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ..errors import PelError
+from ..evaluation.evaluate import find_linker, with_ranker
+from .batches import piped
+from .output import linked_record
+from .texts import link_given_mentions, make_doc
+
+Record = dict[str, Any]
+
+
+class Linked(NamedTuple):
+    """What came of a record.
+
+    Attributes:
+        ents: Its links, as `linked_record` gives them; None where it could not be linked.
+        error: Why it could not.
+    """
+
+    ents: list[Record] | None
+    error: str | None = None
+
+
+class RecordLinker:
+    """Links the texts of records with a pipeline that it has for itself. Threads wait for each other.
+
+    Attributes:
+        nlp: The pipeline.
+        name: Of the linker in it.
+        linker: The linker.
+    """
+
+    def __init__(self, nlp: Language, name: str, linker: Any) -> None:
+        link_given_mentions(nlp, name, linker.spans_key)
+        self.nlp, self.name, self.linker = nlp, name, linker
+        self._with_prob = with_ranker(nlp, linker).tuned.gives_probabilities
+        self._alone = Lock()
+
+    @classmethod
+    def load(cls, pipeline: str, code: Path | None = None, gpu_id: int = -1) -> RecordLinker:
+        """Load a pipeline.
+
+        Args:
+            pipeline: A folder or an installed package.
+            code: A Python file to import first.
+            gpu_id: The GPU to load it to; -1 for the CPU.
+
+        Raises:
+            PelError: It has not one `pel_linker`, with a KB.
+        """
+        import spacy
+
+        if gpu_id >= 0:
+            spacy.require_gpu(gpu_id)
+        if code is not None:
+            spacy.util.import_file("python_code", code)
+        nlp = spacy.load(pipeline)
+        return cls(nlp, *find_linker(nlp))
+
+    def link(self, records: Sequence[Record], batch_size: int = 256) -> list[Linked]:
+        """Link records.
+
+        Args:
+            records: Each with a `text`, and with `ents` where these are to be linked and not what the pipeline finds.
+            batch_size: Texts that go through the pipeline together.
+
+        Returns:
+            What came of each. A record of which `make_doc` complains, or at whose text a component fails, costs only
+            itself.
+
+        Raises:
+            PelError: The linker or its KB is at fault, or the pipeline fails on every text.
+        """
+        failures: list[Exception] = []
+        with self._alone:
+            linked = self._parted(records, batch_size, failures)
+        if len(failures) > 1 and not any(one.error is None for one in linked):
+            raise PelError(f"the pipeline fails on every text, first with {failures[0]!r}") from failures[0]
+        return linked
+
+    def _parted(self, records: Sequence[Record], batch_size: int, failures: list[Exception]) -> list[Linked]:
+        """Link records together; where that fails, each half by itself, down to the text that is at fault."""
+        try:
+            return self._piped(records, batch_size)
+        except (PelError, OSError, MemoryError):  # of the linker, its KB or the machine, and of no text
+            raise
+        except Exception as error:
+            if len(records) == 1:
+                failures.append(error)
+                return [Linked(None, f"a component fails: {error!r}")]
+        middle = len(records) // 2
+        halves = records[:middle], records[middle:]
+        return [one for half in halves for one in self._parted(half, batch_size, failures)]
+
+    def _piped(self, records: Sequence[Record], batch_size: int) -> list[Linked]:
+        linked: dict[int, Linked] = {}
+
+        def docs() -> Iterator[tuple[Doc, int]]:
+            for number, record in enumerate(records):
+                try:
+                    doc = make_doc(self.nlp, record)
+                except PelError as error:
+                    linked[number] = Linked(None, str(error))
+                else:
+                    yield doc, number
+
+        for doc, number in piped(self.nlp, docs(), batch_size):
+            found = linked_record(doc, {}, self.linker.spans_key, with_prob=self._with_prob)
+            linked[number] = Linked(found["ents"])
+        return [linked[number] for number in range(len(records))]
