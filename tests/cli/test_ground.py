@@ -93,10 +93,8 @@ def test_nil_probabilities_and_codes(tuned, linker):
 
 
 def test_a_group_of_spans(linker, tmp_path):
-    nlp = spacy.load(linker)
-    nlp.get_pipe("pel_linker").spans_key = "sc"
-    nlp.config["components"]["pel_linker"]["spans_key"] = "sc"
-    nlp.to_disk(tmp_path / "linker")
+    spacy.load(linker, config={"components.pel_linker.spans_key": "sc"}).to_disk(tmp_path / "linker")
+    assert spacy.load(tmp_path / "linker").get_pipe("pel_linker").spans_key == "sc"
     (row,) = table(ground(tmp_path / "linker", "-", input="aspirin").stdout)
     assert row["kb_id"] == "D001241"
 

@@ -111,9 +111,6 @@ def test_processes_give_what_one_gives(linker, source, tmp_path):
 
 
 def test_what_a_process_raises_is_one_line(linker, source, tmp_path):
-    nlp = spacy.load(linker)
-    nlp.config["components"]["pel_linker"]["types"] = ["Nothing"]
-    nlp.get_pipe("pel_linker").types = ["Nothing"]
-    nlp.to_disk(tmp_path / "linker")
+    spacy.load(linker, config={"components.pel_linker.types": ["Nothing"]}).to_disk(tmp_path / "linker")
     result = link(tmp_path / "linker", source, tmp_path / "out.jsonl", "--n-process", 2)
     assert result.exit_code == 1 and 'no entity has the type "Nothing"' in result.stderr.splitlines()[-1]
