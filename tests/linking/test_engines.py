@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -60,7 +61,10 @@ def test_the_example_links_as_one_process_does(folder, pipeline, heading, module
     code = BEFORE.get(heading, "") + example(heading)
     script = folder / "example.py"
     script.write_text(MAIN + "".join(f"    {line}\n" for line in code.splitlines()))
-    done = subprocess.run([sys.executable, script], cwd=folder, capture_output=True, text=True, timeout=1400)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}  # of Spark's workers, which else are any python3
+    done = subprocess.run(
+        [sys.executable, script], cwd=folder, env=environment, capture_output=True, text=True, timeout=1400
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
     expected = LinkBatch(str(pipeline))(parquet.read_table(folder / "abstracts")).to_pylist()
