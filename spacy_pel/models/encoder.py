@@ -113,7 +113,8 @@ def _added_behind(transformer: PreTrainedModel, step: torch.Tensor | None) -> It
     if step is None:
         yield
         return
-    hook = transformer.embeddings.register_forward_hook(lambda _module, _inputs, embedded: embedded + step)
+    module: Any = transformer.embeddings
+    hook = module.register_forward_hook(lambda _module, _inputs, embedded: embedded + step)
     try:
         yield
     finally:
