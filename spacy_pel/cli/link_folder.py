@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..linking.shard import LinkShard, Shard, ShardReport
 
 INTERRUPTED = 130
+DROPPED = "_error"  # the column with what is wrong, which is reported and not written
 
 
 def link_folder(
@@ -67,7 +68,7 @@ def link_folder(
     if any(shard.source.suffix == ".parquet" for shard in shards):
         require_parquet()
     path = None if code is None else str(code)
-    link = LinkBatch(pipeline, text, keep=keep, batch_size=batch_size, code=path, gpu_id=gpu_id)
+    link = LinkBatch(pipeline, text, error=DROPPED, keep=keep, batch_size=batch_size, code=path, gpu_id=gpu_id)
     stamp = stamp_of(RecordLinker(*load_linker(pipeline, gpu_id=gpu_id, code=code)))
     folder = LinkedFolder(out, link, stamp)
     with alone(out):

@@ -73,11 +73,11 @@ def link_shards(
                 report = engine.report(worker, answer)
             except WorkerDied as died:
                 on_death(shard, str(died))
+                remove_leftovers(shard.out)
                 tries[shard] += 1
                 if tries[shard] < TRIES:
                     waiting.append(shard)
                 else:
-                    remove_leftovers(shard.out)
                     yield shard, ShardReport(error=f"{TRIES} workers have died at it, the last by {died}")
             else:
                 idle.append(worker)

@@ -178,14 +178,14 @@ def test_bad_arguments_are_one_line_each_and_write_nothing(linker, source, tmp_p
         ((source.rename(tmp_path / "texts.json"), tmp_path / "out.jsonl"), "the name does not tell"),
         ((old, tmp_path), "is a folder"),
         ((old, old, "--force"), "is INPUT too"),
-        ((old, tmp_path / "texts.json"), "--force to replace it"),
+        ((old, write(tmp_path / "there.jsonl", "old")), "--force to replace it"),
         ((old, old / "out.jsonl"), f"{old} cannot"),
         ((old, tmp_path / "out.jsonl.gz"), "gzip"),
     ]:
         result = link(linker, *arguments)
         assert result.exit_code == 1 and error in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.jsonl", "texts.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.jsonl", "texts.json", "there.jsonl"]
     assert old.read_text() == "old\n"
 
 

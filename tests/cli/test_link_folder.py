@@ -270,6 +270,7 @@ def test_a_folder_is_never_of_two_linkers(made, corpus, tmp_path):
 
     for change, differs in [(tuned, "tuned"), (ruled, "components"), (added, "kb"), (renamed, "kb")]:
         folder = tmp_path / change.__name__
+        folder.mkdir()
         nlp.to_disk(folder / "linker")
         change(spacy.load(folder / "linker"))
         (folder / "code.py").write_text(CODE)
@@ -280,6 +281,7 @@ def test_a_folder_is_never_of_two_linkers(made, corpus, tmp_path):
     assert result.exit_code == 1 and "was begun with another keep" in result.stderr
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
+    (tmp_path / "copy").mkdir()
     nlp.to_disk(tmp_path / "copy" / "linker")  # the same linker elsewhere goes on
     (tmp_path / "copy" / "code.py").write_text(CODE)
     result = link(tmp_path / "copy", corpus, out)
