@@ -86,8 +86,9 @@ def new_linker(
         linker.index()
         if find:
             nlp.add_pipe("pel_finder", before=LINKER)
+        n_entities = len(kb)  # it stands elsewhere in a moment
         _write(nlp, kb, folder, out)
-    msg.good(f"{out}: {len(kb):,} entities in {perf_counter() - start:.0f} s")
+    msg.good(f"{out}: {n_entities:,} entities in {perf_counter() - start:.0f} s")
     echo(_next(out, find))
 
 

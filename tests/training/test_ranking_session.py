@@ -118,9 +118,9 @@ def test_gradients_are_those_of_the_mean_loss(model, choices):
 
 @pytest.mark.parametrize("adversarial", [None, FGSM(epsilon=0.001)], ids=["clean", "fgsm"])
 def test_it_learns(model, choices, adversarial):
-    session, optimizer = RankingSession(model, adversarial), AdamW(3e-3)
+    session, optimizer = RankingSession(model, adversarial), AdamW(1e-3)
     first = session.accumulate(choices)
-    for _ in range(60):
+    for _ in range(150):
         session.finish_gradients(1.0)
         model.finish_update(optimizer)
         pair_tower(model).weights_changed()
