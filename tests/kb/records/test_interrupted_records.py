@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sqlite3
 import sys
@@ -43,6 +44,7 @@ def interrupted_at(number: int, call: Callable[[], object]) -> BaseException | N
             raise KeyboardInterrupt
         return trace
 
+    gc.disable()  # else generators that other tests have left in circles may be thrown away within `call`
     sys.settrace(trace)
     try:
         call()
@@ -50,6 +52,7 @@ def interrupted_at(number: int, call: Callable[[], object]) -> BaseException | N
         return error  # kept alive, as a notebook does: and its frames with it
     finally:
         sys.settrace(None)
+        gc.enable()
     return None
 
 
