@@ -10,6 +10,8 @@ import numpy as np
 
 from ..kb.stretches import stretches
 
+ALIKE = 0.8
+
 
 class PaddedBatch(NamedTuple):
     """One batch for a transformer.
@@ -123,6 +125,9 @@ class TokenRows:
     def batches(self, max_tokens: int, pad: int) -> Iterator[tuple[np.ndarray, PaddedBatch]]:
         """Yield padded batches of rows of like length, longest first. The same rows always give the same batches.
 
+        A batch ends where it is full, and, once it is a quarter full, before a row of under `ALIKE` of its width: many
+        short rows behind a few long ones would be mostly padding.
+
         Args:
             max_tokens: The most positions of a batch; a longer row is a batch of its own.
             pad: The token id of the padding.
@@ -135,7 +140,9 @@ class TokenRows:
         start = number = 0
         while start < len(order):
             width = max(1, int(lengths[order[start]]))
-            indices = order[start : start + max(1, max_tokens // width)]
+            full = order[start : start + max(1, max_tokens // width)]
+            alike = int(np.searchsorted(-lengths[full], -ALIKE * width, side="right"))
+            indices = full[: max(alike, 1, max_tokens // (4 * width))]
             step = self.steps[number] if self.steps is not None else None
             yield indices, self._pad(indices, lengths[indices], pad, step)
             start += len(indices)

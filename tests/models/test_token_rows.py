@@ -32,6 +32,14 @@ def test_batches_hold_every_row_once_and_pad_to_their_longest():
     assert sorted(seen) == list(range(500))
 
 
+def test_short_rows_are_not_padded_to_the_width_of_a_few_long_ones():
+    rows = TokenRows.from_lists([[1] * 64] * 20 + [[1] * 8] * 200)
+    sizes = [(len(indices), batch.ids.size) for indices, batch in rows.batches(4096, pad=0)]
+    assert sizes == [(20, 20 * 64), (200, 200 * 8)]
+    few = TokenRows.from_lists([[1] * 64] * 2 + [[1] * 8] * 200)  # of which a quarter full is the least
+    assert [batch.ids.shape for _, batch in few.batches(4096, pad=0)] == [(16, 64), (186, 8)]
+
+
 def test_a_row_longer_than_a_batch_is_a_batch():
     rows = TokenRows.from_lists([list(range(1, 301)), [1]])
     assert [indices.tolist() for indices, _ in rows.batches(256, pad=0)] == [[0], [1]]
