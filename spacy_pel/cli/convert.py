@@ -68,8 +68,11 @@ def convert(
     if format is Format.pubtator:
         _print_counts(pubtator.counts)
     msg.good(f"Wrote {len(kept):,} documents to {out}")
-    if not any(mention.ids for doc in docs for mention in gold_mentions(doc)):
+    ids = [mention.ids for doc in docs for mention in gold_mentions(doc)]
+    if not any(ids):
         msg.warn(f"None of them has a mention with an id: nothing can be learnt or measured from {out}")
+    elif format is not Format.pubtator and not all(ids):
+        msg.warn(f"{sum(not own for own in ids):,} of {len(ids):,} mentions have no id, and count as unannotated")
     if held_out:
         write_docs(held_out, docs[::fold])
         msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle, islice
 from math import ceil
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .encoder import Template, template_of
@@ -88,9 +90,26 @@ def steps_for(kb: KnowledgeBase) -> int:
 
 
 def learn_names(nlp: Language, gpu_id: int) -> None:
-    """Train on the names of the KB, by the config of `nlp`. How much is said before it begins."""
+    """Train on the names of the KB, by the config of `nlp`. How long it may take is said before it begins."""
     from spacy.training.loop import train
 
     steps = nlp.config.interpolate()["training"]["max_steps"]
-    msg.info(f"Learning: {steps:,} steps of {BATCH} names; the bar tells the minutes left")
+    seconds = steps * _seconds_a_step(nlp)
+    took = f"{ceil(seconds / 60):,} minutes" if seconds > 60 else "a minute"
+    msg.info(f"Learning: {steps:,} steps of {BATCH} names, about {took}")
     train(nlp, None, use_gpu=gpu_id)
+
+
+def _seconds_a_step(nlp: Language) -> float:
+    """About how long a training step takes: three times as long as reading as many names, and as many entities and
+    their negatives, since the way back costs twice the way there."""
+    from ..models.bi_encoder import encode_entities, encode_names
+
+    linker: Any = nlp.get_pipe("pel_linker")
+    entities = list(islice(cycle(islice(linker.kb.entities(), BATCH)), BATCH))
+    encode_names(linker.model, [entities[0].name])  # the first call takes longer
+    start = perf_counter()
+    encode_names(linker.model, [entity.name for entity in entities])
+    for _ in range(1 + linker.objective.negatives.n):
+        encode_entities(linker.model, entities)
+    return 3 * (perf_counter() - start)

@@ -202,7 +202,10 @@ def patterns(
 @command("export", kb_app)
 def export(
     path: KB_PATH,
-    out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.jsonl")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="The file to write, - for the terminal; an existing one is replaced", metavar="OUT.jsonl"),
+    ],
 ) -> None:
     """Write the entities of a KB, with all that was added since, as JSON lines that `build-kb` reads.
 
@@ -212,8 +215,14 @@ def export(
 
     from ..files.atomic import write_atomically
 
+    if out.suffix != ".jsonl" and str(out) != "-":
+        raise PelError(f"{out}: what is written are JSON lines; name a .jsonl file, or - for the terminal.")
     kb = _open(path)
     lines = (srsly.json_dumps({key: value for key, value in asdict(one).items() if value}) for one in kb.entities())
+    if str(out) == "-":
+        for line in lines:
+            typer.echo(line)
+        return
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
     msg.good(f"Wrote {_many(len(kb))} to {out}")
 

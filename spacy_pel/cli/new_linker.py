@@ -72,6 +72,8 @@ def new_linker(
     for path in texts or ():
         if not path.exists():
             raise PelError(f"--texts {path} does not exist")
+        if path.is_file() and not path.stat().st_size:
+            raise PelError(f"--texts {path} is empty; leave it out, or name a file with texts")
     use_gpu(gpu_id)
     name = encoder_named(encoder)
     with new_folder(out.absolute()) as folder, warnings_shown():

@@ -27,6 +27,9 @@ def tune_nil(
     by_score: Annotated[
         bool, typer.Option("--by-score", help="Let the best score decide alone; the threshold is in its units")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "-F", help="Keep a threshold of too few mentions that costs right answers")
+    ] = False,
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
@@ -34,8 +37,8 @@ def tune_nil(
     The threshold is one of the probability that the KB has the entity, or of the best score, whichever is better on
     documents that it was not fitted to. A mention below it is NIL.
 
-    Some mentions of DEV must be NIL. Without it the threshold is fitted to names of the KB: the entities of a
-    fifth of them are held out.
+    Some mentions of DEV must be NIL. If these are too few, a threshold that leaves fewer mentions right than none does
+    is not kept. Without DEV it is fitted to names of the KB: the entities of a fifth of them are held out.
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy
 
@@ -49,11 +52,17 @@ def tune_nil(
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     with to_tune_on(nlp, dev, texts) as given, warnings_shown():
         found = linker.tune_nil(**given, target=wanted, by_score=by_score, seed=seed, progress=True)
-    write_tuned(nlp, name, linker)
+    tuned = found.nil
     if found.too_few is not None:
         msg.warn(found.too_few)
+    if force or found.too_few is None or tuned.right >= tuned.right_without:
+        write_tuned(nlp, name, linker)
+    else:
+        msg.warn(
+            f"{pipeline} stays as it is: with this threshold {tuned.right:.0%} of these mentions are right, without "
+            f"one {tuned.right_without:.0%}. Keep it with --force."
+        )
 
-    tuned = found.nil
     elsewhere, alone = (TOO_FEW if one is None else str(one) for one in (found.elsewhere, found.by_score))
     others = "names" if dev is None else "documents"
     msg.table(

@@ -55,8 +55,9 @@ def required(record: dict[str, Any], key: str, hint: str = 'give every entity an
 
 def did_you_mean(key: str, keys: Iterable[str]) -> str:
     """What to say after `key`, which is none of `keys`: which of them it may have been meant for, if any."""
-    near = get_close_matches(key, list(keys), n=1, cutoff=0.75)
-    return f'; did you mean "{near[0]}"?' if near else ""
+    written = {own.casefold(): own for own in keys}
+    near = get_close_matches(key.casefold(), list(written), n=1, cutoff=0.75)
+    return f'; did you mean "{written[near[0]]}"?' if near else ""
 
 
 def text(record: dict[str, Any], key: str) -> str:

@@ -19,6 +19,7 @@ from ..errors import PelError
 from ..kb.names.known_names import known_names, only_within, rows_of_forms
 from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
 from ..kb.names.plurals import plurals
+from ..mentions.abbreviations import long_forms
 from ..mentions.stretches import stretches
 from .with_settings import WithSettings
 
@@ -107,7 +108,7 @@ def make_finder(
 
 class PelFinder(WithSettings, Pipe):
     """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case, hyphens and
-    white space aside, or in an English pipeline the plural of one.
+    white space aside, or in an English pipeline the plural of one; and the abbreviations that a text defines for them.
 
     The KB is that of the linker in the pipeline, or one of its own. It is asked on disk whenever a text is read, so
     the finder knows what was added to the KB since, and no more what was removed.
@@ -181,7 +182,8 @@ class PelFinder(WithSettings, Pipe):
                 error_handler(self.name, self, docs, error)
 
     def find(self, docs: Sequence[Doc]) -> list[list[Span]]:
-        """Every stretch of tokens that is a name, for each of `docs`; they may overlap.
+        """Every stretch of tokens that is a name, and every abbreviation that the text defines for one, for each of
+        `docs`; they may overlap.
 
         Raises:
             PelError: There is no KB, or no entity has one of the types.
@@ -203,7 +205,16 @@ class PelFinder(WithSettings, Pipe):
             for place, one, text in hits:
                 if text in names:
                     found[place].append(Span(docs[place], one.start, one.end, label=settings.label))
-        return found
+        return [spans + self._short_forms(doc, spans) for doc, spans in zip(docs, found, strict=True)]
+
+    def _short_forms(self, doc: Doc, found: list[Span]) -> list[Span]:
+        """The abbreviations of those that are `found`, wherever they stand, as `doc` defines them."""
+        there = {(span.start, span.end) for span in found}
+        return [
+            Span(doc, start, end, label=self.settings.label)
+            for (start, end), long in long_forms(doc).items()
+            if (long.start, long.end) in there and (start, end) not in there
+        ]
 
     def _annotate(self, doc: Doc, spans: list[Span]) -> None:
         """Put the longest of `spans` on `doc`, of equally long ones the first."""

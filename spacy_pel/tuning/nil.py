@@ -34,6 +34,16 @@ class NilThreshold(NamedTuple):
     recall_at_1: float
     linked_right: float
 
+    @property
+    def right(self) -> float:
+        """The share of all mentions that are right, NIL being one more answer."""
+        return (self.linked_right * (self.n_mentions - self.n_nil) + self.recall * self.n_nil) / self.n_mentions
+
+    @property
+    def right_without(self) -> float:
+        """That share without a threshold, when nothing is NIL."""
+        return self.recall_at_1 * (self.n_mentions - self.n_nil) / self.n_mentions
+
 
 class Target(NamedTuple):
     """What the NIL class has to reach: `measure` is "precision" or "recall"."""

@@ -117,6 +117,13 @@ def meta(tmp_path):
     return folder
 
 
+def test_a_folder_of_a_release_is_known_by_its_files(meta, tmp_path):
+    for source in (meta, meta.parent):
+        assert run(source, tmp_path / "kb", "--force", "--dry-run").exit_code == 0
+    (meta / "MRCONSO.RRF").unlink()
+    assert "the name does not tell what is in it" in words(run(meta, tmp_path / "kb").stderr)
+
+
 def test_a_umls_release(meta, tmp_path):
     result = run(
         meta, tmp_path / "kb", "--format", "umls", "--types", "T184,T121", "--sources", "MSH", "--sources", "NCI"

@@ -1,5 +1,7 @@
 """`spacy pel convert` from the shell's side."""
 
+import json
+
 import spacy
 from typer.testing import CliRunner
 
@@ -93,6 +95,17 @@ def test_corrected_links_are_a_corpus(tmp_path):
     assert result.exit_code == 0, result.output
     (doc,) = read_docs(out, spacy.blank("en").vocab)
     assert [(ent.text, ent.kb_id_) for ent in doc.ents] == [("MS", "C0026269")]
+
+
+def test_mentions_whose_id_has_another_name_are_counted(tmp_path):
+    source = tmp_path / "mine.jsonl"
+    ents = [{"start": 0, "end": 5, "kb_id": "D1"}, {"start": 6, "end": 9, "cui": "D2"}]
+    source.write_text(json.dumps({"text": "Fever and", "ents": ents}) + "\n")
+    result = CliRunner().invoke(pel_app, ["convert", str(source), str(tmp_path / "out.spacy")])
+    assert result.exit_code == 0 and "1 of 2 mentions have no id" in " ".join(result.output.split())
+    source.write_text(source.read_text().replace("cui", "kb_ID"))
+    result = CliRunner().invoke(pel_app, ["convert", str(source), str(tmp_path / "out.spacy")])
+    assert result.exit_code == 1 and 'has "kb_ID"; did you mean "kb_id"?' in " ".join(result.output.split())
 
 
 def test_a_suffix_that_does_not_tell(tmp_path):

@@ -135,6 +135,10 @@ def test_what_is_exported_builds_the_same_kb(linker, tmp_path):
     assert code == 0 and f"Wrote {len(entities)} entities to" in output and entities[-1].id == "X1"
     assert CliRunner().invoke(pel_app, ["build-kb", str(tmp_path / "kb.jsonl"), str(tmp_path / "kb")]).exit_code == 0
     assert list(KnowledgeBase(tmp_path / "kb").entities()) == entities
+    _, printed = kb_command("export", linker, "-")
+    assert printed.split() == (tmp_path / "kb.jsonl").read_text(encoding="utf-8").split() and not Path("-").exists()
+    code, output = kb_command("export", linker, tmp_path / "kb.csv")
+    assert code == 1 and "name a .jsonl file" in output and not (tmp_path / "kb.csv").exists()
 
 
 def test_info_says_that_a_file_of_names_is_searched(tmp_path, monkeypatch):

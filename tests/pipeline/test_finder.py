@@ -151,6 +151,19 @@ def test_an_english_plural_is_found_by_its_singular(tmp_path, lang, expected):
     assert found(nlp, PLURALS) == expected
 
 
+def test_abbreviations_that_the_text_defines_for_a_name_are_found_too(tmp_path):
+    nlp = make(make_kb(tmp_path / "kb", [Entity("1", "cardiac muscle cell"), Entity("2", "T cell")]).path)
+    text = "Cardiac muscle cells (CMCs) and lone cells (LCs). The CMCs, not LCs, grew."
+    assert found(nlp, text) == ["Cardiac muscle cells", "CMCs", "CMCs"]
+    assert found(nlp, "CMCs alone.") == []
+
+
+def test_a_wide_character_counts_for_two(tmp_path):
+    nlp = make(make_kb(tmp_path / "kb", [Entity("1", "東京"), Entity("2", "水"), Entity("3", "Äx")]).path)
+    doc = nlp(Doc(nlp.vocab, words=["東京", "水", "Äx"]))
+    assert [ent.text for ent in doc.ents] == ["東京"]
+
+
 def test_a_plural_of_a_name_of_another_type(tmp_path):
     kb = make_kb(tmp_path / "kb", [Entity("1", "cell", (), ("A",)), Entity("2", "gene", (), ("B",))])
     assert found(make(kb.path, types=["B"]), "cells and genes") == ["genes"]

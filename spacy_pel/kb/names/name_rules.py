@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 from dataclasses import dataclass
+from unicodedata import east_asian_width
 
 from .normal_form import normalized
 
@@ -19,7 +20,8 @@ class NameRules:
     """What is looked for in texts.
 
     Attributes:
-        min_length: Shorter names are not, nor are names without a letter.
+        min_length: Shorter names are not, nor are names without a letter. A wide character, as of Chinese, counts for
+            two.
         stop_words: Lower-case words that are not, as whole names.
     """
 
@@ -28,7 +30,7 @@ class NameRules:
 
     def allow(self, name: str) -> bool:
         """Whether this name is looked for."""
-        return len(name) >= self.min_length and name.lower() not in self.stop_words and any(map(str.isalpha, name))
+        return _length(name) >= self.min_length and name.lower() not in self.stop_words and any(map(str.isalpha, name))
 
     def fit(self, name: str, text: str) -> bool:
         """Whether this name of an entity finds `text`: an abbreviation as it is written, any other name by its
@@ -38,6 +40,10 @@ class NameRules:
         marks = MARKS.findall(text)
         is_same = normalized(name) == normalized(text) and (not marks or marks == MARKS.findall(name))
         return is_same and self.allow(name)
+
+
+def _length(name: str) -> int:
+    return len(name) if name.isascii() else sum(1 + (east_asian_width(own) in "FW") for own in name)
 
 
 def is_abbreviation(name: str) -> bool:

@@ -14,6 +14,7 @@ from .jsonl import read_jsonl
 from .mesh import read_mesh
 from .obo import read_obo
 from .records import Records
+from .rrf import MRCONSO
 from .scispacy import read_scispacy
 from .umls import read_umls
 
@@ -32,7 +33,9 @@ FOLDERS = ("umls", "mesh")
 
 
 def format_of(source: Path) -> str | None:
-    """The format that the name of `source` tells, if it tells one."""
+    """The format that the name of `source` tells, or for a folder a file in it, if they tell one."""
+    if source.is_dir():
+        return "umls" if MRCONSO.path(source) or MRCONSO.path(source / "META") else None
     return SUFFIXES.get(unpacked_suffix(source))
 
 

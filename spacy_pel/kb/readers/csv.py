@@ -104,9 +104,15 @@ def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:
     if missing:
         raise PelError(
             f'{path}:1: no column "{missing[0]}" among {shortened(str(row))}; the first row names the columns, id and '
-            "name at least (--columns says which stand for them)."
+            f"name at least (--columns says which stand for them).{_other_mark(row)}"
         )
     return header
+
+
+def _other_mark(row: list[str]) -> str:
+    """What to say of a first row that is one column, and holds what may part columns."""
+    mark = next((mark for mark in (";", "\t", "|") if len(row) == 1 and mark in row[0]), None)
+    return "" if mark is None else f" Are columns parted by {mark!r}? Write commas, or tabs in a file named .tsv."
 
 
 def _parse(header: list[str], row: list[str]) -> Entity:

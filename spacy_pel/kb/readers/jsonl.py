@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
 
+from ...errors import PelError
 from ...files.json_lines import did_you_mean, numbered_lines, parse_object, required, text, texts
 from ..entity import Entity
 from .faults import Faults
@@ -40,6 +41,8 @@ def read_jsonl(path: Path, *, strict: bool = False) -> Records:
 def _parse(skipped: Counter[str], line: bytes) -> Entity:
     record = parse_object(line)
     skipped.update(_unknown(key) for key in record.keys() - FIELDS)
+    if "concept_id" in record and "id" not in record:
+        raise PelError('it has a "concept_id" in place of an "id", as scispaCy\'s KBs have; say --format scispacy')
     return Entity(
         id=required(record, "id"),
         name=required(record, "name"),

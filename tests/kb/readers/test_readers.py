@@ -101,6 +101,8 @@ def test_scispacy(tmp_path):
         Entity("C0015967", "Fever", ("Pyrexia",), ("T184",), "Hot."),
         Entity("C2", "Chill"),
     ]
+    with pytest.raises(PelError, match=r'kb\.jsonl:1: it has a "concept_id" .*; say --format scispacy'):
+        list(read(None, path))
     jsonl(path, record, {"concept_id": "C2"})
     with pytest.raises(PelError, match=r'kb\.jsonl:2: "canonical_name" is missing or empty'):
         list(read("scispacy", path))
