@@ -57,6 +57,14 @@ def split_statistics(mentions: Iterable[GoldMention], train_ids: Set[str]) -> Sp
     return SplitStatistics(len(linked), len(ids), len(ids & train_ids) / len(ids) if ids else None)
 
 
+def keep(doc: Doc, mentions: Iterable[GoldMention]) -> None:
+    """Leave `doc` no other gold mentions than these."""
+    spans = [mention.span for mention in mentions]
+    places = {(span.start, span.end, span.label) for span in spans}
+    doc.spans[GOLD_GROUP] = spans
+    doc.ents = [ent for ent in doc.ents if (ent.start, ent.end, ent.label) in places]
+
+
 def make_nil(doc: Doc, mentions: Iterable[GoldMention], held_out: Set[str]) -> None:
     """Take the ids `held_out` from the gold mentions of `doc`. One that has no other becomes NIL.
 
