@@ -66,7 +66,8 @@ def keep(doc: Doc, mentions: Iterable[GoldMention]) -> None:
 
 
 def make_nil(doc: Doc, mentions: Iterable[GoldMention], held_out: Set[str]) -> None:
-    """Take the ids `held_out` from the gold mentions of `doc`. One that has no other becomes NIL.
+    """Take the ids `held_out` from the gold mentions of `doc`. One that has no other becomes NIL, and keeps them as
+    `span.id_`.
 
     Args:
         doc: Is changed in place.
@@ -81,5 +82,6 @@ def make_nil(doc: Doc, mentions: Iterable[GoldMention], held_out: Set[str]) -> N
 
 def _without(mention: GoldMention, held_out: Set[str]) -> Span:
     span, left = mention.span, [id_ for id_ in mention.ids if id_ not in held_out]
-    kb_id = "|".join(left) if left or not mention.ids else NIL
-    return Span(span.doc, span.start, span.end, label=span.label, kb_id=kb_id)
+    lost = "" if left else "|".join(mention.ids)
+    kb_id = NIL if lost else "|".join(left)
+    return Span(span.doc, span.start, span.end, label=span.label, kb_id=kb_id, span_id=lost)

@@ -72,6 +72,7 @@ def test_mentions_become_nil_and_their_entities_leave_the_kb(made):
     assert ids["train"] == [("NIL",), ("C2",), ("NIL",), ("NIL",)]
     assert ids["dev"] == [("NIL",), ("C2",), ("NIL",), ("C6",), ("NIL",)], "iron by its type in the training split"
     assert [ent.kb_id_ for ent in docs["dev"][0].ents] == ["NIL", "C2", "NIL", "C6", "NIL"]
+    assert [ent.id_ for ent in docs["dev"][0].ents] == ["C3", "", "C5", "", ""], "what they were before"
 
 
 def test_the_statistics(made):
