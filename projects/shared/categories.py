@@ -44,7 +44,7 @@ def main(
     second: Annotated[Path, typer.Argument(help="Another")],
     corpus: Annotated[Path, typer.Argument(help="A .spacy file of gold mentions")],
     output: Annotated[Path, typer.Argument(help="A Markdown file")],
-    first_kb: Annotated[Path | None, typer.Option(help="KB for FIRST, with its vectors, instead of its own")] = None,
+    first_kb: Annotated[Path | None, typer.Option(help="KB for FIRST, with its vectors; all of it is searched")] = None,
     second_kb: Annotated[Path | None, typer.Option(help="The same for SECOND")] = None,
     n: Annotated[int, typer.Option(help="Repaired mentions to list with their candidates")] = 5,
     k: Annotated[int, typer.Option(help="Candidates to list")] = 4,
