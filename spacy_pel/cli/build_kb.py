@@ -36,8 +36,9 @@ def build_kb(
     """Build a KB folder from entity records. It has no vectors before `spacy pel index`.
 
     SOURCE is a file, plain or .gz; for umls the META folder of a release, for mesh also a folder with NLM's desc*.xml
-    and supp*.xml. Options that take several values take them with commas or repeated. A record that is not right is
-    left out with a warning; more than 1 % of them are an error, and a broken line of an OBO file costs that line only.
+    and supp*.xml, for zeshel also a folder of worlds. Options that take several values take them with commas or
+    repeated. A record that is not right is left out with a warning; more than 1 % of them are an error, and a broken
+    line of an OBO file costs that line only.
 
     Example: python -m spacy pel build-kb mesh.jsonl kb --source MeSH --release 2025
 

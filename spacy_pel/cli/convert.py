@@ -10,8 +10,9 @@ import typer
 from ..corpora.gold_corpus import Format
 from ..errors import PelError
 from .app import command
-from .pipeline import blank
+from .pipeline import blank, warnings_shown
 from .printing import msg
+from .vocabulary import print_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,19 +33,24 @@ def convert(
     ] = None,
     lang: Annotated[str, typer.Option(help="Language whose tokenizer is used")] = "en",
     strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id, say UMLS:")] = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Stop where offsets do not hold their mention")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first mention that is not right")] = False,
     held_out: Annotated[Path | None, typer.Option(help="Write every FOLD-th document here instead of to OUT")] = None,
     fold: Annotated[int, typer.Option(min=2, help="See --held-out")] = 5,
 ) -> None:
     """Write the documents of an annotated corpus, with every gold mention and its id, as a .spacy file.
 
-    Formats: pubtator; jsonl, as `link` writes it; and spacy, a .spacy file or a folder of them, with kb_ids on its
-    entities.
+    Formats: pubtator; jsonl, as `link` writes it; spacy, a .spacy file or a folder of them, with kb_ids on its
+    entities; zeshel, a file of mentions/ with documents/ beside that folder, where the label of a mention is its world;
+    and kilt, the JSON lines of KILT's entity linking.
 
     Example: python -m spacy pel convert CDR_DevelopmentSet.PubTator.txt corpus/dev.spacy --format pubtator
 
     Example: python -m spacy pel convert corrected.jsonl corpus/mine.spacy
+
+    Example: python -m spacy pel convert zeshel/mentions/val.json corpus/val.spacy --format zeshel
     """
+    from collections import Counter
+
     from tqdm import tqdm
 
     from ..corpora.docbin import write_docs
@@ -55,18 +61,21 @@ def convert(
     nlp = blank(lang)
     format = format or format_of(source)
     if format is None:
-        raise PelError(f"{source}: its suffix does not tell what it is; say --format pubtator, jsonl or spacy")
+        raise PelError(f"{source}: its suffix does not tell what it is; say --format {_named()}")
     pubtator = PubTatorReader(source, nlp, strict=strict, strip_prefix=strip_prefix)
     reader: Iterable[Doc] = pubtator
+    skipped: Counter[str] = Counter()
     if format is not Format.pubtator:
-        reader = read_gold(source, nlp, format, strip_prefix=strip_prefix)
-    docs = list(tqdm(reader, desc="Converting", unit=" documents", disable=None))
+        reader = read_gold(source, nlp, format, strip_prefix=strip_prefix, strict=strict, skipped=skipped)
+    with warnings_shown():
+        docs = list(tqdm(reader, desc="Converting", unit=" documents", disable=None))
     kept = [doc for i, doc in enumerate(docs) if held_out is None or i % fold]
     if not kept:
         raise PelError(f"{source} has one document: --held-out leaves none for {out}")
     write_docs(out, kept)
     if format is Format.pubtator:
         _print_counts(pubtator.counts)
+    print_skipped(skipped)
     msg.good(f"Wrote {len(kept):,} documents to {out}")
     ids = [mention.ids for doc in docs for mention in gold_mentions(doc)]
     if not any(ids):
@@ -76,6 +85,11 @@ def convert(
     if held_out:
         write_docs(held_out, docs[::fold])
         msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")
+
+
+def _named() -> str:
+    *names, last = (format.value for format in Format)
+    return f"{', '.join(names)} or {last}"
 
 
 def _print_counts(counts: PubTatorCounts) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,11 +29,16 @@ def okb(
     ],
     types: Annotated[list[str] | None, typer.Option(help="Types that become NIL [default: the paper's 11]")] = None,
     strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id, say UMLS:")] = "",
+    known_only: Annotated[
+        bool, typer.Option("--known-only", help="Leave mentions out that have no id of the KB: no other NIL but theirs")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the KB at OUT/kb")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count: write nothing")] = False,
 ) -> None:
     """Make the out-of-KB set of Wiatrak et al. 2022: the entities of some semantic types leave the KB, their mentions
-    become NIL. Prints, for every split, mentions, entities, and the share of the entities that the training split has.
+    become NIL. Prints, for every split, mentions, entities, and the share of the entities that the training split has,
+    also by type; the share of the NIL forms that training has, and that are names of entities that stay; and how long
+    the texts of entities are, of those that leave the KB and of the others.
 
     An entity is of a type if the KB or any mention of it in the corpora says so.
 
@@ -42,7 +48,7 @@ def okb(
     from tqdm import tqdm
 
     from ..corpora.docbin import write_docs
-    from ..corpora.okb import OKB_TYPES, ids_of_types, make_nil
+    from ..corpora.okb import OKB_TYPES, ids_of_types, keep, make_nil
     from ..corpora.pubtator import PubTatorReader
     from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
@@ -60,15 +66,20 @@ def okb(
             PubTatorReader(corpus, nlp, strip_prefix=strip_prefix), desc=f"Reading {corpus.name}", disable=None
         )
         docs = [(doc, with_successors(gold_mentions(doc), whole)) for doc in reader]
+        if known_only:
+            docs = [(doc, [one for one in found if any(id_ in whole for id_ in one.ids)]) for doc, found in docs]
+            for doc, found in docs:
+                keep(doc, found)
         splits.append(docs)
     mentions = [[mention for _, found in docs for mention in found] for docs in splits]
     held_out = {id_ for found in mentions for id_ in ids_of_types(found, wanted)}
-    if not held_out:
-        raise PelError(f"{corpora[0]}: no mention has any of the types {', '.join(sorted(wanted))}")
     held_out |= {entity.id for entity in whole.entities() if not wanted.isdisjoint(entity.types)}
+    if not any(held_out.issuperset(mention.ids) for found in mentions for mention in found if mention.ids):
+        raise PelError(f"{corpora[0]}: no mention has any of the types {', '.join(sorted(wanted))}")
 
     for corpus, found in zip(corpora, mentions, strict=True):
         _print_statistics(corpus, found, mentions[0], held_out, whole)
+    _print_checks(corpora, mentions, held_out, wanted, whole)
     n_held_out = len(whole.rows(held_out))
     msg.text(f"{n_held_out:,} of the {len(whole):,} entities of {kb} are of these types.")
     if dry_run:
@@ -96,7 +107,43 @@ def _print_statistics(
     rows = []
     for name, own in parts.items():
         found = split_statistics(own, train_ids)
-        seen = "-" if found.seen is None else f"{found.seen:.1%}"
-        rows.append((name, f"{found.mentions:,}", f"{found.entities:,}", seen))
-    header = (corpus.stem, "Mentions", "Entities", "seen in training")
-    msg.table(rows, header=header, aligns=("l", "r", "r", "r"), divider=True)
+        rows.append((name, f"{found.mentions:,}", f"{found.entities:,}", _share(found.seen)))
+    _print_table((corpus.stem, "Mentions", "Entities", "seen in training"), rows)
+
+
+def _print_checks(
+    corpora: list[Path], mentions: list[list[GoldMention]], held_out: set[str], types: Set[str], kb: KnowledgeBase
+) -> None:
+    """What could tell NIL without the context: appendix D of the paper, and names of others."""
+    from ..corpora.okb_checks import form_statistics, kb_sides, nil_forms, statistics_by_type
+
+    train_ids = {id_ for mention in mentions[0] for id_ in mention.ids}
+    for corpus, own in zip(corpora, mentions, strict=True):
+        by_type = statistics_by_type(own, sorted(types), train_ids)
+        rows = [(type_, f"{n:,}", f"{entities:,}", _share(seen)) for type_, (n, entities, seen) in by_type.items()]
+        if rows:
+            _print_table((f"{corpus.stem}, NIL by type", "Mentions", "Entities", "seen in training"), rows)
+    forms = [nil_forms(own, held_out) for own in mentions]
+    sides = kb_sides(kb.entities(), held_out, set().union(*forms))
+    rows, training = [], {mention.form for mention in mentions[0]}
+    for corpus, own_forms in zip(corpora, forms, strict=True):
+        found = form_statistics(own_forms, training, sides.known_forms)
+        rows.append((corpus.stem, f"{found.forms:,}", _share(found.in_training), _share(found.are_names)))
+    _print_table(("NIL forms", "Distinct", "in training", "a name that stays"), rows)
+    texts = []
+    for name, side in (("leave it", sides.left), ("stay", sides.stayed)):
+        means = (f"{side.entities:,}", _mean(side.name), _mean(side.aliases), _share(side.defined))
+        texts.append((name, *means, _mean(side.definition)))
+    _print_table(("Entities of the KB that", "Entities", "words of a name", "aliases", "defined", "words of it"), texts)
+
+
+def _print_table(header: tuple[str, ...], rows: list[Any]) -> None:
+    msg.table(rows, header=header, aligns=("l", *["r"] * (len(header) - 1)), divider=True)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _mean(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

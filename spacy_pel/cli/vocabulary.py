@@ -31,12 +31,13 @@ class ReadAs:
         str | None,
         typer.Option(
             "--format",
-            help="Of the entity records: jsonl, csv (.tsv: tabs), umls, mesh, obo, scispacy [default: by the suffix]",
+            help="Of the entity records: jsonl, csv (.tsv: tabs), umls, mesh, obo, scispacy, zeshel, kilt [default: by "
+            "the suffix]",
         ),
     ] = None
     language: Annotated[str, typer.Option(help="umls: language of the names [default: ENG]")] = ""
     sources: Annotated[Several, typer.Option(help="umls: vocabularies to take (MSH,NCI)")] = None
-    types: Annotated[Several, typer.Option(help="umls: semantic types to take (T047,T191)")] = None
+    types: Annotated[Several, typer.Option(help="umls: semantic types to take (T047,T191); zeshel: worlds")] = None
     subtree: Annotated[bool, typer.Option("--subtree", help="umls: with all types under --types")] = False
     preset: Annotated[str, typer.Option(help="umls: st21pv, the types and vocabularies of MedMentions ST21pv")] = ""
     definition_sources: Annotated[

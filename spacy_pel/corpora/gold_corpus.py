@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -12,8 +13,10 @@ from spacy.tokens import Doc
 from ..errors import PelError
 from ..files.lines import unpacked_suffix
 from .docbin import read_docs
+from .kilt import read_kilt_mentions
 from .linked_lines import read_linked_lines
 from .pubtator import PubTatorReader
+from .zeshel import read_zeshel_mentions
 
 
 class Format(str, Enum):
@@ -22,6 +25,8 @@ class Format(str, Enum):
     pubtator = "pubtator"
     jsonl = "jsonl"
     spacy = "spacy"
+    zeshel = "zeshel"
+    kilt = "kilt"
 
 
 def format_of(path: Path) -> Format | None:
@@ -30,14 +35,24 @@ def format_of(path: Path) -> Format | None:
     return Format(kind) if kind in (Format.jsonl.value, Format.spacy.value) else None
 
 
-def read_gold(path: Path, nlp: Language, format: Format | None = None, *, strip_prefix: str = "") -> Iterator[Doc]:
+def read_gold(
+    path: Path,
+    nlp: Language,
+    format: Format | None = None,
+    *,
+    strip_prefix: str = "",
+    strict: bool = False,
+    skipped: Counter[str] | None = None,
+) -> Iterator[Doc]:
     """Yield the Docs of a corpus, with their gold mentions.
 
     Args:
         path: The file, or a folder of `.spacy` files.
         nlp: Gives the vocabulary and, for texts, the tokenizer.
         format: None: the one that the name tells, else `spacy`.
-        strip_prefix: Is taken off every id; not for `.spacy` files.
+        strip_prefix: Is taken off every id; for PubTator and JSON lines.
+        strict: A mention of ZESHEL or KILT that is not right is an error; else it is left out with a warning.
+        skipped: Where those that are left out are counted.
 
     Raises:
         PelError: It is not there, or cannot be read so.
@@ -54,5 +69,9 @@ def read_gold(path: Path, nlp: Language, format: Format | None = None, *, strip_
                 f"--strip-prefix is for PubTator and JSON lines, and {path} keeps its ids as they are: leave it "
                 "out, or write them without it"
             )
+        case Format.zeshel:
+            yield from read_zeshel_mentions(path, nlp, strict=strict, skipped=skipped)
+        case Format.kilt:
+            yield from read_kilt_mentions(path, nlp, strict=strict, skipped=skipped)
         case _:
             yield from read_docs(path, nlp.vocab)

@@ -57,8 +57,17 @@ def split_statistics(mentions: Iterable[GoldMention], train_ids: Set[str]) -> Sp
     return SplitStatistics(len(linked), len(ids), len(ids & train_ids) / len(ids) if ids else None)
 
 
+def keep(doc: Doc, mentions: Iterable[GoldMention]) -> None:
+    """Leave `doc` no other gold mentions than these."""
+    spans = [mention.span for mention in mentions]
+    places = {(span.start, span.end, span.label) for span in spans}
+    doc.spans[GOLD_GROUP] = spans
+    doc.ents = [ent for ent in doc.ents if (ent.start, ent.end, ent.label) in places]
+
+
 def make_nil(doc: Doc, mentions: Iterable[GoldMention], held_out: Set[str]) -> None:
-    """Take the ids `held_out` from the gold mentions of `doc`. One that has no other becomes NIL.
+    """Take the ids `held_out` from the gold mentions of `doc`. One that has no other becomes NIL, and keeps them as
+    `span.id_`.
 
     Args:
         doc: Is changed in place.
@@ -73,5 +82,6 @@ def make_nil(doc: Doc, mentions: Iterable[GoldMention], held_out: Set[str]) -> N
 
 def _without(mention: GoldMention, held_out: Set[str]) -> Span:
     span, left = mention.span, [id_ for id_ in mention.ids if id_ not in held_out]
-    kb_id = "|".join(left) if left or not mention.ids else NIL
-    return Span(span.doc, span.start, span.end, label=span.label, kb_id=kb_id)
+    lost = "" if left else "|".join(mention.ids)
+    kb_id = NIL if lost else "|".join(left)
+    return Span(span.doc, span.start, span.end, label=span.label, kb_id=kb_id, span_id=lost)

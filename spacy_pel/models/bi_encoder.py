@@ -182,12 +182,18 @@ def _forward(model: Model, rows: tuple[Readable, TokenRows], is_train: bool) -> 
 
 
 def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
-    """Give both towers the weights of one pretrained encoder: a copy each, unless they are shared. A tower that listens
-    to a `transformer` pipe gets a new projection in their place.
+    """Give both towers the weights of one pretrained encoder: a copy each, unless they are shared, or the encoder has
+    others for entities. A tower that listens to a `transformer` pipe gets a new projection in their place.
 
     Raises:
-        PelError: The rows are longer than the encoder reads, or there is no pipe to listen to.
+        PelError: The rows are longer than the encoder reads, there is no pipe to listen to, or shared towers are to
+            have two transformers.
     """
+    if encoder.for_entities is not None and model.attrs["settings"].get("shared_towers"):
+        raise PelError(
+            "[components.pel_linker.model]: shared_towers = true, and entity_name in "
+            "[initialize.components.pel_linker.encoder_loader] is an encoder for entities alone; leave one of them out."
+        )
     check_fits(max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length), encoder)
     own = model.layers
     if listens(model):
@@ -196,6 +202,8 @@ def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
     model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
     for i, tower in enumerate(own):
         transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
+        if encoder.for_entities is not None and tower is own[-1]:
+            transformer = encoder.for_entities
         set_transformer(tower, transformer, builder.pad, builder.markers)
 
 

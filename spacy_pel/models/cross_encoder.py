@@ -150,8 +150,11 @@ def set_encoder(model: Model, encoder: PretrainedEncoder, linear: nn.Linear | No
     """Give a cross-encoder its transformer and its linear layer, by default a new one.
 
     Raises:
-        PelError: The rows are longer than the encoder reads, or it cannot read a mention with all candidates.
+        PelError: The rows are longer than the encoder reads, it cannot read a mention with all candidates, or it has
+            another transformer for entities.
     """
+    if encoder.for_entities is not None:
+        raise PelError(f"{SECTION}: one transformer reads mention and entity; leave entity_name of the encoder out.")
     settings = model.attrs["row_settings"]
     check_fits(settings.mention_length + settings.entity_length - 1, encoder, SECTION)
     kind = encoder.transformer.config.model_type

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checks import check_number, check_text
+from ..checks import check_number, check_text, refused
 from ..errors import PelError
 from .inputs import add_markers
 from .no_code import NO_CODE, reason, without_kernel
@@ -15,16 +15,25 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "a
 
 
 class PretrainedEncoder(NamedTuple):
-    """A pretrained transformer and its tokenizer, the marker tokens added to both."""
+    """A pretrained transformer and its tokenizer, the marker tokens added to both.
+
+    Attributes:
+        transformer: The transformer.
+        tokenizer: Its tokenizer.
+        for_entities: Another transformer of the same tokenizer and vector size, for entities; None: there is only one.
+    """
 
     transformer: Any
     tokenizer: Any
+    for_entities: Any = None
 
 
 class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
     """Loads a pretrained Hugging Face encoder of BERT's kind when the pipeline is initialised."""
 
-    def __init__(self, name: str, revision: str | None = None, dropout: float = 0.1) -> None:
+    def __init__(
+        self, name: str, revision: str | None = None, dropout: float = 0.1, entity_name: str | None = None
+    ) -> None:
         """Say what to load.
 
         Args:
@@ -32,38 +41,58 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
                 "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
             revision: A commit, tag or branch of the hub's repository.
             dropout: Of hidden states and of attention. `[training] dropout` does not reach a transformer.
+            entity_name: Another encoder, with the same vocabulary and vector size, for the entities, where a bi-encoder
+                has been pretrained as one, such as BLINK; None: the same as for mentions. `revision` is not for it.
         """
         check_text(SECTION, "name", name, "give a folder or a name on the Hugging Face hub")
         check_text(SECTION, "revision", revision, "name a commit, tag or branch", optional=True)
         check_number(SECTION, "dropout", dropout, least=0, most=LARGEST_DROPOUT)
+        check_text(SECTION, "entity_name", entity_name, "give a folder or a name on the hub", optional=True)
         self.name = name
         self.revision = revision
         self.dropout = dropout
+        self.entity_name = entity_name
 
     def __call__(self) -> PretrainedEncoder:
         """Load it.
 
         Raises:
-            PelError: Nothing can be loaded from `name`.
+            PelError: Nothing can be loaded from `name` or `entity_name`, or they do not fit each other.
         """
+        encoder = self._load(self.name, self.revision)
+        if self.entity_name is None:
+            return encoder
+        other = self._load(self.entity_name, None)
+        if other.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+            raise self._refused("has another vocabulary")
+        if other.transformer.config.hidden_size != encoder.transformer.config.hidden_size:
+            raise self._refused("has vectors of another size")
+        return encoder._replace(for_entities=other.transformer)
+
+    def _refused(self, what: str) -> PelError:
+        return refused(
+            SECTION, "entity_name", self.entity_name, f"it {what} than {self.name!r}; name the two halves of one model"
+        )
+
+    def _load(self, name: str, revision: str | None) -> PretrainedEncoder:
         import torch
         from thinc.api import get_torch_default_device
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-        source = {"revision": self.revision, "local_files_only": Path(self.name).is_dir(), **NO_CODE}
+        source = {"revision": revision, "local_files_only": Path(name).is_dir(), **NO_CODE}
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.name, **source)
-            config = without_kernel(AutoConfig.from_pretrained(self.name, **source))
+            tokenizer = AutoTokenizer.from_pretrained(name, **source)
+            config = without_kernel(AutoConfig.from_pretrained(name, **source))
             for key in DROPOUTS:
                 if hasattr(config, key):
                     setattr(config, key, self.dropout)
             attention = attention_for(get_torch_default_device())
             transformer = AutoModel.from_pretrained(
-                self.name, config=config, torch_dtype=torch.float32, **source, **attention
+                name, config=config, torch_dtype=torch.float32, **source, **attention
             )
         except (OSError, ValueError) as error:
             raise PelError(
-                f"[initialize.components.pel_linker.encoder_loader]: no encoder can be loaded from {self.name!r}; give "
+                f"[initialize.components.pel_linker.encoder_loader]: no encoder can be loaded from {name!r}; give "
                 "a folder with config.json, model.safetensors and tokenizer.json, or a name on the hub "
                 f"({reason(error)})."
             ) from error

@@ -19,8 +19,10 @@ from spacy.tokens import DocBin
 from tiny import ENTITIES, SENTENCES, make_docs
 
 from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.corpora.kilt import read_kilt_mentions
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.corpora.pubtator import PubTatorReader
+from spacy_pel.corpora.zeshel import read_zeshel_mentions
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import read
 from spacy_pel.linking.texts import PARSERS, make_given_mentions, read_texts
@@ -103,6 +105,35 @@ def texts() -> bytes:
     return "\n".join(lines).encode()
 
 
+def zeshel() -> bytes:
+    records = ({"document_id": e.id, "title": e.name, "text": f"{e.name} {e.definition}"} for e in ENTITIES)
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+def zeshel_mentions() -> bytes:
+    ids = {"context_document_id": ENTITIES[0].id, "label_document_id": ENTITIES[1].id, "corpus": "lego"}
+    words = f"{ENTITIES[0].name} {ENTITIES[0].definition}".split()
+    places = ({"start_index": i, "end_index": i, "text": word} for i, word in enumerate(words))
+    return "".join(json.dumps(ids | place) + "\n" for place in places).encode()
+
+
+def kilt() -> bytes:
+    records = (
+        {"wikipedia_id": e.id, "wikipedia_title": e.name, "text": [e.name, e.definition, "Section::::x"]}
+        for e in ENTITIES
+    )
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+def kilt_mentions() -> bytes:
+    lines = []
+    for text, mentions in SENTENCES:
+        for surface, id in mentions.items():
+            marked = text.replace(surface, f"[START_ENT] {surface} [END_ENT]", 1)
+            lines.append(json.dumps({"id": "1", "input": marked, "output": [{"provenance": [{"wikipedia_id": id}]}]}))
+    return "\n".join(lines).encode()
+
+
 RECORDS = {
     "jsonl": ("kb.jsonl", jsonl()),
     "scispacy": ("kb.jsonl", scispacy()),
@@ -110,6 +141,8 @@ RECORDS = {
     "tsv": ("kb.tsv", table("\t")),
     "obo": ("kb.obo", obo()),
     "mesh": ("desc.xml", mesh()),
+    "zeshel": ("lego.json", zeshel()),
+    "kilt": ("kilt.json", kilt()),
 }
 READERS = {"tsv": "csv"}
 
@@ -146,7 +179,7 @@ def test_entities(format, tmp_path):
             list(records)
         list(records.retired)
 
-    for number in range(FILES // 7 + 1):
+    for number in range(FILES // 9 + 1):
         outcomes.attempt(format, number, one)
     outcomes.check()
 
@@ -169,6 +202,22 @@ def test_corpora(tmp_path):
             gold_mentions(doc)
         list(MentionCorpus(path)(NLP))
 
+    def one_zeshel(rng: random.Random) -> None:
+        data = {"documents/lego.json": zeshel(), "mentions/val.json": zeshel_mentions()}
+        broken = rng.choice(list(data))
+        for name, whole in data.items():
+            written(tmp_path / name, mutated(rng, whole, b',":{}') if name == broken else whole)
+        for doc in read_zeshel_mentions(tmp_path / "mentions" / "val.json", NLP, strict=rng.random() < 0.3):
+            assert all(mention.span.text.strip() for mention in gold_mentions(doc))
+
+    def one_kilt(rng: random.Random) -> None:
+        path = written(tmp_path / "in.jsonl", mutated(rng, kilt_mentions(), b',":{}[]'))
+        for doc in read_kilt_mentions(path, NLP, strict=rng.random() < 0.3):
+            assert len(gold_mentions(doc)) == 1
+
+    for number in range(FILES // 4):
+        outcomes.attempt("ZESHEL", number, one_zeshel)
+        outcomes.attempt("KILT", number, one_kilt)
     for number in range(FILES // 2):
         outcomes.attempt("PubTator", number, one_pubtator)
         outcomes.attempt(".spacy", number, one_docbin)
@@ -247,6 +296,11 @@ def test_every_source_is_right_as_it_stands(tmp_path):
     assert len(list(records)) == len(list(records.retired)) == len(ENTITIES)
     reader = PubTatorReader(written(tmp_path / "in.pubtator", pubtator()), NLP, strict=True)
     assert len(list(reader)) == len(SENTENCES) == reader.counts.relations
+    written(tmp_path / "documents" / "lego.json", zeshel())
+    (doc,) = read_zeshel_mentions(written(tmp_path / "mentions" / "val.json", zeshel_mentions()), NLP, strict=True)
+    assert len(gold_mentions(doc)) == len(doc)
+    marked = written(tmp_path / "in.jsonl", kilt_mentions())
+    assert len(list(read_kilt_mentions(marked, NLP, strict=True))) == sum(len(own) for _, own in SENTENCES)
     broken: list[object] = []
     assert len(list(read_texts(texts().splitlines(), "jsonl", NLP, lambda *error: broken.append(error)))) == 6
     assert not broken

@@ -158,7 +158,7 @@ def test_a_dry_run_counts_and_writes_nothing(meta, tmp_path, monkeypatch, out):
 
 def test_options_and_arguments_that_do_not_go_together(meta, source, tmp_path):
     foreign = run(source, tmp_path / "kb", "--types", "T047")
-    assert foreign.exit_code == 1 and "--types: is for umls, not for jsonl" in words(foreign.stderr)
+    assert foreign.exit_code == 1 and "--types: is for umls or zeshel, not for jsonl" in words(foreign.stderr)
     unknown = run(meta, tmp_path / "kb", "--format", "umls", "--sources", "MESH")
     assert unknown.exit_code == 1 and "--sources MESH: " in words(unknown.stderr)
     nowhere = run(source)

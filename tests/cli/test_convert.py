@@ -110,4 +110,4 @@ def test_mentions_whose_id_has_another_name_are_counted(tmp_path):
 
 def test_a_suffix_that_does_not_tell(tmp_path):
     result = CliRunner().invoke(pel_app, ["convert", str(tmp_path / "cdr.txt"), str(tmp_path / "mine.spacy")])
-    assert result.exit_code == 1 and "say --format pubtator, jsonl or spacy" in result.stderr
+    assert result.exit_code == 1 and "say --format pubtator, jsonl, spacy, zeshel or kilt" in result.stderr

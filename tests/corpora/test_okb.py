@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import spacy
+from spacy.tokens import Span
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.corpora.okb import OKB_TYPES
+from spacy_pel.corpora.okb import OKB_TYPES, SplitStatistics
+from spacy_pel.corpora.okb_checks import Forms, Texts, form_statistics, kb_sides, nil_forms, statistics_by_type
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
-from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.mentions.gold import GoldMention, gold_mentions
 
 TRAIN = """\
 1|t|Fear of surgery
@@ -70,6 +72,7 @@ def test_mentions_become_nil_and_their_entities_leave_the_kb(made):
     assert ids["train"] == [("NIL",), ("C2",), ("NIL",), ("NIL",)]
     assert ids["dev"] == [("NIL",), ("C2",), ("NIL",), ("C6",), ("NIL",)], "iron by its type in the training split"
     assert [ent.kb_id_ for ent in docs["dev"][0].ents] == ["NIL", "C2", "NIL", "C6", "NIL"]
+    assert [ent.id_ for ent in docs["dev"][0].ents] == ["C3", "", "C5", "", ""], "what they were before"
 
 
 def test_the_statistics(made):
@@ -112,3 +115,49 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(made):
     twice = CliRunner().invoke(pel_app, list(map(str, arguments)))
     assert twice.exit_code == 1 and "dev.spacy" in twice.stderr
     assert {path.name for path in made.iterdir()} == {"dev.txt", "kb", "okb", "train.pubtator"}
+
+
+def test_what_could_tell_nil_without_the_context(made):
+    lines = table(okb(made, "--dry-run").output)
+    by_type = lines.index("train, NIL by type Mentions Entities seen in training")
+    assert lines[by_type + 2 : by_type + 5] == [
+        "T041 1 1 100.0%",  # C1
+        "T097 1 1 100.0%",  # C4
+        "T196 1 1 100.0%",  # C3
+    ]
+    by_type = lines.index("dev, NIL by type Mentions Entities seen in training")
+    assert lines[by_type + 2] == "T093 1 1 0.0%"
+    forms = lines.index("NIL forms Distinct in training a name that stays")
+    assert lines[forms + 2 : forms + 4] == ["train 3 100.0% 0.0%", "dev 2 50.0% 0.0%"]
+    texts = lines.index("Entities of the KB that Entities words of a name aliases defined words of it")
+    assert lines[texts + 2 : texts + 4] == ["leave it 2 1.5 0.0 0.0% -", "stay 3 1.3 0.0 0.0% -"]
+
+
+def test_checks_by_hand():
+    mention = Span(spacy.blank("en")("A Nurse, iron"), 1, 2, label="T097,T041")
+    gold = [GoldMention(mention, ("C4", "C5")), GoldMention(mention, ("C1",)), GoldMention(mention, ())]
+    assert nil_forms(gold[:1], {"C4"}) == set() and nil_forms(gold, {"C1"}) == {"nurse"}
+    assert statistics_by_type(gold, ["T097", "T1"], {"C4"}) == {"T097": SplitStatistics(2, 3, 1 / 3)}
+    entities = [
+        Entity("C1", "a nurse", ("nurse",), definition="one two three"),
+        Entity("C2", "carer", ("Nurse", "help")),
+        Entity("C3", "iron ore", definition="hard"),
+    ]
+    sides = kb_sides(entities, {"C1"}, {"nurse", "a nurse"})
+    assert sides.known_forms == {"nurse"}
+    assert sides.left == Texts(1, 2.0, 1.0, 1.0, 3.0) and sides.stayed == Texts(2, 1.5, 1.0, 0.5, 1.0)
+    assert form_statistics({"nurse", "x"}, {"x"}, set()) == Forms(2, 0.5, 0.0)
+    assert form_statistics(set(), {"x"}, set()) == Forms(0, None, None)
+
+
+def test_known_only_leaves_out_what_the_kb_lacks(made):
+    assert okb(made, "--known-only", "--types", "T061").exit_code == 0
+    docs = {name: list(read_docs(made / "okb" / f"{name}.spacy", spacy.blank("en").vocab)) for name in ("train", "dev")}
+    ids = {name: [mention.ids for doc in found for mention in gold_mentions(doc)] for name, found in docs.items()}
+    assert ids["train"] == [("NIL",), ("C3",)] and ids["dev"] == [("C3",), ("NIL",), ("C6", "C5")]
+    assert [ent.kb_id_ for ent in docs["dev"][0].ents] == ["C3", "NIL", "C6|C5"]
+
+
+def test_types_that_only_the_kb_knows(made):
+    assert okb(made, "--types", "chemical").exit_code == 0
+    assert set(KnowledgeBase(made / "okb" / "kb")) == {"C2", "C6", "C7", "C8"}

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import spacy
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
+from transformers import AutoTokenizer
 
 from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import (
@@ -21,6 +22,8 @@ from spacy_pel.models.bi_encoder import (
     stream_entities,
     vector_size,
 )
+from spacy_pel.models.cross_encoder import make_cross_encoder
+from spacy_pel.models.cross_encoder import set_encoder as set_cross_encoder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.storage import fingerprint, load, save
@@ -129,6 +132,40 @@ def test_an_encoder_that_cannot_be_loaded_is_named(name, monkeypatch):
 def test_dropout_is_set_by_the_loader(encoder):
     config = HFEncoder(str(encoder), dropout=0.25)().transformer.config
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.25
+
+
+def test_an_encoder_for_entities_alone(encoder, tmp_path):
+    torch.manual_seed(1)
+    other = write_encoder(tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    key = "embeddings.word_embeddings.weight"
+    weights[key] = weights[key] + 1
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    model = make_bi_encoder(mention_length=32, entity_length=32, precision="fp32")
+    set_encoder(model, HFEncoder(str(encoder), dropout=0.0, entity_name=str(other))())
+    alone = {name: build(folder) for name, folder in (("mention", encoder), ("entity", other))}
+    for name, own in alone.items():
+        towers = (tower_module(one.get_ref(f"{name}_tower")).transformer for one in (model, own))
+        first, second = (tower.embeddings.word_embeddings.weight[:50] for tower in towers)
+        assert torch.equal(first, second), name
+    assert fingerprint(model) != fingerprint(alone["mention"])
+    shared = make_bi_encoder(shared_towers=True, mention_length=32, entity_length=32)
+    with pytest.raises(PelError, match=r"shared_towers = true, and entity_name in .* leave one of them out"):
+        set_encoder(shared, HFEncoder(str(encoder), entity_name=str(other))())
+    with pytest.raises(PelError, match="one transformer reads mention and entity; leave entity_name"):
+        set_cross_encoder(make_cross_encoder(), HFEncoder(str(encoder), entity_name=str(other))())
+
+
+def test_two_encoders_that_do_not_fit_each_other(encoder, tmp_path):
+    larger = write_encoder(tmp_path / "larger", hidden_size=64)
+    with pytest.raises(PelError, match=r"it has vectors of another size than .*; name the two halves of one model"):
+        HFEncoder(str(encoder), entity_name=str(larger))()
+    other = write_encoder(tmp_path / "other")
+    tokenizer = AutoTokenizer.from_pretrained(other)
+    tokenizer.add_tokens(["dropsy"])
+    tokenizer.save_pretrained(other)
+    with pytest.raises(PelError, match=r"entity_name = .* it has another vocabulary"):
+        HFEncoder(str(encoder), entity_name=str(other))()
 
 
 def test_training_updates_both_towers(encoder, tmp_path):

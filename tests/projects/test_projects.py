@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 import spacy
 import srsly
+import torch
 from spacy.vocab import Vocab
 from thinc.api import Config
-from tiny import make_docs, make_kb, make_pipeline, write_encoder
+from tiny import ENTITIES, make_docs, make_kb, make_pipeline, write_encoder
+from tiny import SENTENCES as LINKED
+from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
+from zeshel import SPLITS, write_lines, write_zeshel
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs, write_docs
@@ -187,6 +191,46 @@ def test_medmentions_full_settings(copied, made_data, tiny_bert):
     check_made(folder, tuned=True)
     linked, ranked = (srsly.read_json(folder / "metrics" / f"{name}.json") for name in ("dev", "ranked"))
     assert ranked["n_mentions"] == linked["n_mentions"] and ranked["recall_at_64"] == linked["recall_at_64"]
+
+
+def test_medmentions_rows(copied, made_data, tiny_bert, tmp_path):
+    """A row of table 2, and NIL by type: three kinds of lesions leave the KB."""
+    folder, data = copied("medmentions_umls"), shutil.copytree(made_data, tmp_path / "data")
+    kb = data / "kb" / "umls_open_kb.jsonl"
+    srsly.write_jsonl(kb, [one | {"types": [one["name"].split()[1].lower()]} for one in srsly.read_jsonl(kb)])
+    variables = {"data": data, "small_encoder": tiny_bert, "small_max_steps": 2, "types_steps": 3, "fold": 4}
+    variables |= {
+        "nil_types": "failure,cyst,atrophy",
+        "types_n": 3,
+        "row": "pb-random-3",
+        "negatives": "random",
+        "n": 3,
+    }
+    variables |= {"epsilon": 0.002}
+    for command in ("fetch", "fetch-small", "convert", "build-kb-small", "in-kb", "row-small"):
+        printed = run_project(folder, command, **variables)
+    row = srsly.read_json(folder / "metrics" / "rows-small" / "pb-random-3.json")
+    assert f"| pb-random-3 | {row['recall_at_1']:.3f} |" in printed and row["nil_threshold"] is None
+    config = Config().from_disk(folder / "training" / "rows-small" / "pb-random-3" / "train.cfg")
+    linker = config["components"]["pel_linker"]
+    assert (linker["layout"], linker["negatives"]["n"], linker["adversarial"]["epsilon"]) == ("per_mention", 3, 0.002)
+    assert linker["negatives"]["@misc"] == "spacy_pel.RandomNegatives.v1" and linker["lexical"] is None
+
+    for command in ("types", "types-margin-0.1", "types-ce-cosine", "types-table"):
+        printed = run_project(folder, command, **variables)
+        if command == "types":
+            assert "a name that stays" in printed and "24 of the 64 entities" in printed
+    assert len(KnowledgeBase(folder / "training" / "types" / "kb")) == 40
+    for name, loss in (("margin-0.1", {"margin": 0.1}), ("ce-cosine", {"scale": 32.0, "similarity": "cosine"})):
+        config = Config().from_disk(folder / "training" / "types" / name / "train.cfg")["components"]["pel_linker"]
+        assert config["loss"].items() >= loss.items() and config["model"]["similarity"] == "cosine"
+        measured = srsly.read_json(folder / "metrics" / "types" / f"{name}.json")
+        assert measured["n_mentions"] == 12, "those without an entity in the whole KB are left out"
+        assert 0 < measured["n_nil"] < 12 and measured["nil_f1"] is not None
+        assert 0 < measured["nil_auprc_se"] < 0.5
+    table = (folder / "metrics" / "types" / "table.md").read_text(encoding="utf-8")
+    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce-cosine", "margin-0.1"]
+    assert (folder / "metrics" / "types" / "nil.png").stat().st_size > 1000
 
 
 @pytest.mark.timeout(3000)
@@ -367,6 +411,106 @@ def test_worlds(copied, tiny_bert):
     measured = srsly.read_json(folder / "metrics" / "long-documents.json")
     assert measured["n_mentions"] > 20 and measured["long / pieces"] > 0
     assert measured["long: tokens of a document"] > 5 * measured["pieces: tokens of a document"]
+
+
+def test_zeshel(copied, tiny_bert, tmp_path):
+    """On made-up worlds: two runs of the table, each world searched by itself, and what one repairs of the other."""
+    folder = copied("zeshel")
+    worlds = {f"{split}_worlds": ",".join(SPLITS[split]) for split in ("train", "val", "test")}
+    variables = {"encoder": tiny_bert, "gpu_id": -1, "max_steps": 2, "n": 3, **worlds}
+    missing = subprocess.run(
+        [sys.executable, "scripts/check_data.py", "nowhere", "lego"], cwd=folder, capture_output=True, text=True
+    )
+    assert missing.returncode == 1 and "6 files are not there, such as nowhere/documents/lego.json" in missing.stderr
+    variables["data"] = write_zeshel(tmp_path / "zeshel")
+    run_project(folder, "all", **variables)
+    row = {"name": "ce-random", "loss": "ce", "negatives": "random", "epsilon": 0}
+    for command in ("train", "index", "evaluate"):
+        run_project(folder, command, **variables, **row)
+    printed = run_project(folder, "table", **variables)
+    for split in ("val", "test"):
+        table = (folder / "metrics" / split / "table.md").read_text(encoding="utf-8")
+        assert table in printed and all(f"{world} recall_at_1" in table for world in SPLITS[split])
+        assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce-random", "pb-mixed-fgsm"]
+        for world in SPLITS[split]:
+            found = srsly.read_json(folder / "metrics" / split / "ce-random" / f"{world}.json")
+            assert (found["n_in_kb"], found["recall_at_64"]) == (4, 1.0), "four entities are searched"
+    config = Config().from_disk(folder / "training" / "ce-random" / "train.cfg")["components"]["pel_linker"]
+    assert config["loss"]["@misc"] == "spacy_pel.CrossEntropyLoss.v1" and config["model"]["similarity"] == "dot"
+    assert config["negatives"] == {"@misc": "spacy_pel.RandomNegatives.v1", "n": 3} and config["adversarial"] is None
+
+    nlp = spacy.load(folder / "linker" / "pb-mixed-fgsm")
+    linker = nlp.get_pipe("pel_linker")
+    assert KnowledgeBase(folder / "kb" / "train").type_counts() == {"american_football": 4, "fallout": 4}
+    assert linker.kb.type_counts().keys() == {*SPLITS["val"], *SPLITS["test"]}
+    builder = linker.model.attrs["row_builder"]
+    text = builder.tokenizer.decode(builder.entities([linker.kb["LEGO0001"]])[0])
+    assert text == "[CLS] seizures ( ship ) [ENT] is a thing of lego. [SEP]"
+    (doc, _) = read_docs(folder / "corpus" / "test.spacy", nlp.vocab)
+    assert {id_[:4] for ent in nlp(doc).ents for id_, _ in ent._.kb_ents} == {"LEGO"}
+
+    run_project(folder, "categories", first="ce-random", second="pb-mixed-fgsm", **variables)
+    text = (folder / "metrics" / "categories" / "val-ce-random-pb-mixed-fgsm.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:7]]
+    assert [row[:2] for row in rows[:4]] == [
+        [name, "2"] for name in ("high overlap", "multiple categories", "ambiguous substring", "low overlap")
+    ]
+    assert rows[4][:2] == ["all", "8"]
+    first, second, repaired, spoilt = map(int, rows[4][2:])
+    assert second == first + repaired - spoilt
+    assert text.count("| first | second |") == min(repaired, 5)
+
+
+def test_aida(copied, tiny_bert, tmp_path):
+    """On made-up articles: a tiny BLINK, whose two encoders differ, is parted, trained and measured."""
+    folder = copied("aida")
+    bert, weights = make_blink(tiny_bert, tmp_path)
+    articles = [{"wikipedia_id": e.id, "wikipedia_title": e.name, "text": [e.name, e.definition]} for e in ENTITIES]
+    source = write_lines(tmp_path / "articles.json", articles)
+    marked = [
+        {
+            "id": id_,
+            "input": text.replace(form, f"[START_ENT] {form} [END_ENT]", 1),
+            "output": [{"answer": form, "provenance": [{"wikipedia_id": id_}]}],
+        }
+        for text, mentions in LINKED
+        for form, id_ in mentions.items()
+    ]
+    for split, lines in (("train", marked[:8]), ("dev", marked[8:])):
+        write_lines(tmp_path / "kilt" / f"aidayago2-{split}-kilt.jsonl", lines)
+    files = {"data": tmp_path / "kilt", "knowledge_source": source, "blink": weights, "bert": bert}
+    run_project(folder, "all", **files, gpu_id=-1, max_steps=2, n=3)
+    measured = srsly.read_json(folder / "metrics" / "mixed.json")
+    assert (measured["n_mentions"], measured["n_in_kb"], measured["recall_at_64"]) == (
+        len(marked) - 8,
+        len(marked) - 8,
+        1,
+    )
+    assert measured["seen_recall_at_1"] is None
+
+    encoders = [AutoModel.from_pretrained(folder / "assets" / "blink" / name) for name in ("mention", "entity")]
+    words = [encoder.get_input_embeddings().weight for encoder in encoders]
+    tokenizer = AutoTokenizer.from_pretrained(folder / "assets" / "blink" / "entity")
+    for marker, unused in (("[Ms]", "[unused0]"), ("[Me]", "[unused1]"), ("[ENT]", "[unused2]")):
+        ids = tokenizer.convert_tokens_to_ids([marker, unused])
+        assert all(torch.equal(*own[ids]) for own in words)
+    assert torch.equal(words[0][:90] + 1, words[1][:90])
+
+
+def make_blink(tiny_bert: Path, folder: Path) -> tuple[Path, Path]:
+    """A BERT with unused tokens, and a file of weights as BLINK's of two such; of the second each word vector is one
+    more."""
+    bert, weights = shutil.copytree(tiny_bert, folder / "bert"), folder / "blink.bin"
+    tokenizer, model = AutoTokenizer.from_pretrained(bert), AutoModel.from_pretrained(bert)
+    tokenizer.add_tokens(["[unused0]", "[unused1]", "[unused2]"])
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(bert)
+    tokenizer.save_pretrained(bert)
+    state = {f"context_encoder.bert_model.{key}": value.clone() for key, value in model.state_dict().items()}
+    model.get_input_embeddings().weight.data += 1
+    state |= {f"cand_encoder.bert_model.{key}": value for key, value in model.state_dict().items()}
+    torch.save(state, weights)
+    return bert, weights
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")

@@ -31,6 +31,7 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.readers.obo import read_obo
 from spacy_pel.kb.readers.umls import read_umls
 from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.mentions.ranked import RankedMention
 
 PROJECTS = Path(__file__).parents[2] / "projects"
 RANKERS = sorted(PROJECTS.glob("*/configs/ranker*.cfg"))
@@ -163,7 +164,8 @@ def test_worlds_are_parted_by_type_and_averaged_one_by_one(tmp_path, monkeypatch
         path.parent.mkdir(parents=True, exist_ok=True)
         srsly.write_json(path, {"recall_at_1": recall, "recall_at_64": 1.0, "n_mentions": 10})
     (Path("metrics") / "empty").mkdir()
-    worlds.table(Path("metrics"), ["SO", "CL"], Path("metrics") / "table.md")
+    macro = script("macro", "shared")
+    macro.main(Path("metrics"), ["SO", "CL"], Path("metrics") / "table.md")
     text = Path("metrics/table.md").read_text()
     assert text in capsys.readouterr().out
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
@@ -171,11 +173,81 @@ def test_worlds_are_parted_by_type_and_averaged_one_by_one(tmp_path, monkeypatch
         ["all", "0.500", "0.000", "0.250", "1.000", "1.000", "1.000"],
         ["one", "0.700", "–", "–", "1.000", "–", "–"],
     ]
+    measured = {"SO": {"recall_at_1": 0.5, "n_in_kb": 30}, "CL": {"recall_at_1": 0.0, "n_in_kb": 10}}
+    assert macro.recalls(measured, ["SO", "CL"], "recall_at_1", True) == [0.5, 0.0, 0.25, 0.375]
+    assert macro.recalls(measured, ["SO", "UBERON"], "recall_at_1", True) == [0.5, None, None, None]
 
     (Path("training") / "learn").mkdir(parents=True)
     (Path("training") / "learn" / "SO.spacy").touch()
     with pytest.raises(typer.BadParameter, match="was trained on SO"):
         worlds.test(Path("training"), ["SO"], "row")
+
+
+@pytest.mark.parametrize(
+    ("mention", "titles", "expected"),
+    [
+        ("The Batman", ["the batman"], "high overlap"),
+        ("Batman", ["Batman (Lego)"], "multiple categories"),
+        ("Batman", ["Batman (Lego) set"], "ambiguous substring"),
+        ("Batman", ["The Batman"], "ambiguous substring"),
+        ("the Dark Knight", ["Batman"], "low overlap"),
+        ("Batman", ["Robin", "Lego Batman", "Batman (Lego)"], "multiple categories"),
+    ],
+)
+def test_the_category_of_a_mention(mention, titles, expected):
+    assert script("categories", "shared").category(mention, titles) == expected
+
+
+def test_what_a_linker_repairs_and_spoils(tmp_path):
+    categories = script("categories", "shared")
+    nlp = spacy.blank("en")
+    docs = make_docs(nlp, SENTENCES[:2])
+    gold = [mention for doc in docs for mention in gold_mentions(doc)]
+    known = [["Aspirin"], ["Myocardial Infarction"], ["Lithium"], ["Cyanosis"]]
+    right = [[(mention.ids[0], names[0])] for mention, names in zip(gold, known)]
+    wrong = [("X", "x|y")]
+    first = categories.Ranking(gold, known, [right[0], wrong, wrong, []])
+    second = categories.Ranking(gold, known, [wrong, right[1], wrong, right[3]])
+    assert categories.rows(first, second, range(4)) == [
+        ["high overlap", "3", "1", "1", "1", "1"],
+        ["multiple categories", "0", "0", "0", "0", "0"],
+        ["ambiguous substring", "0", "0", "0", "0", "0"],
+        ["low overlap", "1", "0", "1", "1", "0"],
+        ["all", "4", "1", "2", "2", "1"],
+    ]
+    assert categories.side_by_side(first, second, 1).splitlines()[2:] == ["| x y | **Myocardial Infarction** |"]
+    assert categories.in_context(gold[1], 2) == "… after the **heart attack** . …"
+
+
+def test_standard_errors_are_those_of_draws_of_entities():
+    spread = script("spread", "shared")
+    right, wrong = [("A", 0.9)], [("B", 0.9)]
+    mentions = [RankedMention(("A",), right)] * 50 + [RankedMention(("C",), wrong)] * 50
+    mentions.append(RankedMention(("NIL",), [("A", 0.1)]))
+    alike = spread.standard_errors(mentions, ["A"] * 50 + ["C"] * 50 + ["D"], {"A", "C"}, 0.5, 400, 0)
+    others = spread.standard_errors(mentions, [str(i) for i in range(101)], {"A", "C"}, 0.5, 400, 0)
+    assert others["recall_at_1"] == pytest.approx(0.05, rel=0.15), "√(p (1 - p) / n) of single mentions"
+    assert alike["recall_at_1"] > 5 * others["recall_at_1"]
+    assert alike["nil_f1"] is not None and alike["nil_auprc"] == 0.0
+    assert spread.standard_errors(mentions[:1], ["A"], {"A"}, None, 10, 0)["nil_auprc"] is None
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parents[1].name}/{path.stem}")
+def test_every_config_of_a_bi_encoder_can_be_varied(path, tmp_path):
+    vary = script("vary", "shared")
+    if "spacy_pel.BiEncoder.v1" not in path.read_text():
+        pytest.skip("another model")
+    for loss, similarity in (("pb", "cosine"), ("ce", "dot"), ("ce-cosine", "cosine")):
+        vary.main(path, tmp_path / "varied.cfg", loss=loss, negatives="random", n=5, epsilon=0.02)
+        linker = load_model_from_config(load_config(tmp_path / "varied.cfg"), auto_fill=True).get_pipe("pel_linker")
+        assert linker.objective.loss.similarity == similarity == linker.model.attrs["settings"]["similarity"]
+        assert (linker.objective.negatives.n, linker.objective.negatives.n_hard) == (5, 0)
+        assert linker.objective.adversarial.epsilon == 0.02 and linker.name_weights is None
+        assert not linker.resolve_abbreviations
+    with pytest.raises(typer.BadParameter, match="choose of pb, ce, ce-cosine"):
+        vary.main(path, tmp_path / "varied.cfg", loss="hinge")
+    with pytest.raises(typer.BadParameter, match="only the proxy-based loss"):
+        vary.main(path, tmp_path / "varied.cfg", loss="ce", margin=0.1)
 
 
 def test_a_long_document_is_cut_between_its_mentions(tmp_path):

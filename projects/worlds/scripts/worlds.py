@@ -1,4 +1,4 @@
-"""A linker trained on some worlds, each a vocabulary with its corpus, and measured on others; the table of them all."""
+"""A linker trained on some worlds, each a vocabulary with its corpus, and measured on others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any
 
 import spacy
 import srsly
 import typer
 
-from spacy_pel.cli.table import cell, markdown
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.kb.entity import Entity
@@ -22,8 +20,6 @@ from spacy_pel.kb.hold_out import HoldOut
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.pipeline.default_weights import default_weights
 from spacy_pel.pipeline.tuning import find_for_gold
-
-COLUMNS = ("recall_at_1", "recall_at_64")
 
 app = typer.Typer(help=__doc__)
 
@@ -89,33 +85,6 @@ def test(
             output.parent.mkdir(parents=True, exist_ok=True)
             srsly.write_json(output, values)
             typer.echo(f"{output}: recall@1 {values['recall_at_1']:.4f}, weights {values['lexical']}")
-
-
-@app.command()
-def table(
-    metrics: Annotated[Path, typer.Argument(help="Folder of metrics/ROW/WORLD.json")],
-    worlds: Annotated[list[str], typer.Argument(help="The columns; the macro average is over all of them")],
-    output: Annotated[Path, typer.Option(help="Also write the table here")],
-) -> None:
-    """Print recall of each world, and its macro average: the mean over worlds, however many mentions each has. A row
-    that was not measured on all worlds has none."""
-    header = ["", *(f"{world} {key}" for key in COLUMNS for world in (*worlds, "macro"))]
-    rows = [header]
-    for folder in sorted(path for path in metrics.iterdir() if path.is_dir()):
-        found = {world: folder / f"{world}.json" for world in worlds if (folder / f"{world}.json").is_file()}
-        measured: dict[str, Any] = {world: srsly.read_json(path) for world, path in found.items()}
-        if measured:
-            rows.append([folder.name, *(cell(key, one) for key in COLUMNS for one in recalls(measured, worlds, key))])
-    text = markdown(rows)
-    typer.echo(text)
-    output.write_text(text, encoding="utf-8")
-
-
-def recalls(measured: dict[str, Any], worlds: Sequence[str], key: str) -> list[float | None]:
-    """That measure of each world, None where it was not taken, and the mean over all."""
-    values = [measured[world][key] if world in measured else None for world in worlds]
-    there = [value for value in values if value is not None]
-    return [*values, fmean(there) if len(there) == len(worlds) else None]
 
 
 def python(*arguments: object) -> None:

@@ -11,12 +11,14 @@ from ...errors import PelError
 from ...files.lines import unpacked_suffix
 from .csv import read_csv
 from .jsonl import read_jsonl
+from .kilt import read_kilt
 from .mesh import read_mesh
 from .obo import read_obo
 from .records import Records
 from .rrf import MRCONSO
 from .scispacy import read_scispacy
 from .umls import read_umls
+from .zeshel import read_zeshel
 
 READERS: dict[str, Callable[..., Records]] = {
     "jsonl": read_jsonl,
@@ -25,11 +27,13 @@ READERS: dict[str, Callable[..., Records]] = {
     "mesh": read_mesh,
     "obo": read_obo,
     "scispacy": read_scispacy,
+    "zeshel": read_zeshel,
+    "kilt": read_kilt,
 }
 
 
 SUFFIXES = {".jsonl": "jsonl", ".csv": "csv", ".tsv": "csv", ".obo": "obo"}
-FOLDERS = ("umls", "mesh")
+FOLDERS = ("umls", "mesh", "zeshel")
 
 
 def format_of(source: Path) -> str | None:

@@ -31,6 +31,16 @@ def scispacy_file(folder, bad):
     return written(folder / "kb.jsonl", "\n".join([*rows, *["[]"] * bad]) + "\n"), ":301"
 
 
+def zeshel_file(folder, bad):
+    rows = [json.dumps({"document_id": f"D{i}", "title": "x", "text": f"x {i}"}) for i in range(GOOD)]
+    return written(folder / "lego.json", "\n".join([*rows, *['{"document_id": "E"}'] * bad]) + "\n"), ":301"
+
+
+def kilt_file(folder, bad):
+    rows = [json.dumps({"wikipedia_id": f"{i}", "wikipedia_title": "x", "text": ["x", f"{i}"]}) for i in range(GOOD)]
+    return written(folder / "kilt.json", "\n".join([*rows, *['{"wikipedia_id": "E"}'] * bad]) + "\n"), ":301"
+
+
 def mesh_record(id):
     return (
         f"<DescriptorRecord><DescriptorUI>{id}</DescriptorUI>"
@@ -70,6 +80,8 @@ FORMATS = {
     "mesh": mesh_file,
     "mesh, broken XML": mesh_file_of_broken_xml,
     "umls": umls_files,
+    "zeshel": zeshel_file,
+    "kilt": kilt_file,
 }
 
 
@@ -180,7 +192,7 @@ def test_a_record_of_mesh_without_its_end(tmp_path):
         list(read("mesh", path))
 
 
-@pytest.mark.parametrize("format", ["csv", "jsonl", "scispacy", "mesh", "obo", "umls"])
+@pytest.mark.parametrize("format", ["csv", "jsonl", "scispacy", "mesh", "obo", "umls", "zeshel", "kilt"])
 def test_a_file_that_is_of_no_format(tmp_path, format):
     garbage = random.Random(1).randbytes(300_000)
     prose = b"It was the best of times, it was the worst of times\n" * 5000
@@ -200,7 +212,7 @@ def test_a_file_that_is_of_no_format(tmp_path, format):
             (tmp_path / "META").rmdir()
 
 
-@pytest.mark.parametrize("format", ["csv", "jsonl", "scispacy", "mesh", "obo", "umls"])
+@pytest.mark.parametrize("format", ["csv", "jsonl", "scispacy", "mesh", "obo", "umls", "zeshel", "kilt"])
 def test_a_record_without_an_end_is_not_held(tmp_path, format, monkeypatch):
     umls_files(tmp_path, 0)
     monkeypatch.setattr(lines, "LONGEST_LINE", 1 << 20)

@@ -1,0 +1,55 @@
+"""The table of linkers that were measured world by world, with the averages over the worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import srsly
+import typer
+
+from spacy_pel.cli.table import cell, markdown
+
+COLUMNS = ("recall_at_1", "recall_at_64")
+
+
+def main(
+    metrics: Annotated[Path, typer.Argument(help="Folder of metrics/ROW/WORLD.json")],
+    worlds: Annotated[
+        list[str], typer.Argument(help="The columns, also with commas; the averages are over all of them")
+    ],
+    output: Annotated[Path, typer.Option(help="Also write the table here")],
+    micro: Annotated[bool, typer.Option("--micro", help="The share of all mentions beside the macro average")] = False,
+) -> None:
+    """Print recall of each world, and its macro average: the mean over worlds, however many mentions each has. A row
+    that was not measured on all worlds has none."""
+    worlds = [world for group in worlds for world in group.split(",")]
+    averages = ("macro", "micro") if micro else ("macro",)
+    rows = [["", *(f"{world} {key}" for key in COLUMNS for world in (*worlds, *averages))]]
+    for folder in sorted(path for path in metrics.iterdir() if path.is_dir()):
+        found = {world: folder / f"{world}.json" for world in worlds if (folder / f"{world}.json").is_file()}
+        measured: dict[str, Any] = {world: srsly.read_json(path) for world, path in found.items()}
+        if measured:
+            values = [(key, one) for key in COLUMNS for one in recalls(measured, worlds, key, micro)]
+            rows.append([folder.name, *(cell(key, one) for key, one in values)])
+    text = markdown(rows)
+    typer.echo(text)
+    output.write_text(text, encoding="utf-8")
+
+
+def recalls(measured: dict[str, Any], worlds: Sequence[str], key: str, micro: bool) -> list[float | None]:
+    """That measure of each world, None where it was not taken, the mean of all, and if wanted of their mentions."""
+    values = [measured[world][key] if world in measured else None for world in worlds]
+    there = [value for value in values if value is not None]
+    whole = len(there) == len(worlds)
+    averages = [fmean(there) if whole else None]
+    if micro:
+        counts = [measured[world]["n_in_kb"] for world in worlds] if whole else []
+        averages.append(fmean(there, counts) if whole else None)
+    return [*values, *averages]
+
+
+if __name__ == "__main__":
+    typer.run(main)

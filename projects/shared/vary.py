@@ -1,0 +1,58 @@
+"""A training config with another loss, other negatives, with or without FGSM: the rows of the papers' tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from thinc.api import Config
+
+CROSS_ENTROPY = "spacy_pel.CrossEntropyLoss.v1"
+LOSSES: dict[str, tuple[str, dict[str, Any]]] = {  # similarity, loss
+    "pb": ("cosine", {"@misc": "spacy_pel.ProxyLoss.v1"}),
+    "ce": ("dot", {"@misc": CROSS_ENTROPY, "scale": 1.0, "similarity": "dot"}),
+    "ce-cosine": ("cosine", {"@misc": CROSS_ENTROPY, "scale": 32.0, "similarity": "cosine"}),
+}
+NEGATIVES: dict[str, dict[str, Any]] = {
+    "random": {"@misc": "spacy_pel.RandomNegatives.v1"},
+    "mixed": {"@misc": "spacy_pel.MixedNegatives.v1", "p": 50},
+    "hard": {"@misc": "spacy_pel.HardNegatives.v1"},
+}
+
+
+def main(
+    config: Annotated[Path, typer.Argument(help="The training config")],
+    output: Annotated[Path, typer.Argument(help="The config to write")],
+    loss: Annotated[str, typer.Option(help=" or ".join(LOSSES))] = "pb",
+    margin: Annotated[float, typer.Option(help="Of the proxy-based loss")] = 0.0,
+    negatives: Annotated[str, typer.Option(help=" or ".join(NEGATIVES))] = "mixed",
+    n: Annotated[int, typer.Option(help="Negatives a mention")] = 32,
+    epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
+    layout: Annotated[str, typer.Option(help="shared or per_mention; that of CONFIG by default")] = "",
+    names: Annotated[bool, typer.Option(help="Whether names and long forms count; the papers have neither")] = False,
+) -> None:
+    """Write CONFIG with these settings. Every other one stays; so does the similarity that goes with a loss."""
+    for given, known, hint in ((loss, LOSSES, "--loss"), (negatives, NEGATIVES, "--negatives")):
+        if given not in known:
+            raise typer.BadParameter(f"{given}: choose of {', '.join(known)}", param_hint=hint)
+    if margin and loss != "pb":
+        raise typer.BadParameter("only the proxy-based loss has one", param_hint="--margin")
+    changed = Config().from_disk(config, interpolate=False)
+    linker: Any = changed["components"]["pel_linker"]
+    similarity, own = LOSSES[loss]
+    linker["model"]["similarity"] = similarity
+    linker["loss"] = own | ({"alpha": 32.0, "margin": margin} if loss == "pb" else {})
+    linker["negatives"] = NEGATIVES[negatives] | {"n": n}
+    linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0} if epsilon else None
+    if layout:
+        linker["layout"] = layout
+    if not names:
+        linker |= {"lexical": None, "resolve_abbreviations": False}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    changed.to_disk(output)
+    typer.echo(f"{output}: {loss}, {n} {negatives} negatives, FGSM {epsilon:g}, margin {margin:g}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
