@@ -73,7 +73,7 @@ WRONG = [
     *(("n", of(kind, "n"), (*COUNT, 0)) for kind in (RandomNegatives, HardNegatives, MixedNegatives)),
     ("p", of(MixedNegatives, "p"), (*NUMBER, -1, 101)),
     *(("draw", of(kind, "draw"), CHOICE) for kind in (HardNegatives, MixedNegatives)),
-    *(("pool", of(kind, "pool"), COUNT) for kind in (HardNegatives, MixedNegatives)),
+    *((key, of(kind, key), COUNT) for kind in (HardNegatives, MixedNegatives) for key in ("pool", "rescored")),
     ("replace", of(RandomNegatives, "replace"), FLAG),
     *(
         ("in_batch", of(kind, "in_batch"), [v for v in FLAG if v is not None])
@@ -83,9 +83,10 @@ WRONG = [
     ("adversarial", lambda value: Objective(ProxyLoss(), value, RandomNegatives(), "shared"), [5, "x", {}]),
     ("negatives", lambda value: Objective(ProxyLoss(), None, value, "shared"), [5, None, "x", {}]),
     ("mask_names", objective, (*NUMBER, -0.1, 1.1)),
+    ("freeze_entities", lambda value: Objective(ProxyLoss(), None, RandomNegatives(), "shared", 0.0, value), FLAG),
     ("size", BatchByMentions, (*COUNT, 0)),
     ("discard_oversize", of(BatchByMentions, "discard_oversize", size=2), FLAG),
-    ("every", RefreshNegatives, (*COUNT, 0, "hour")),
+    ("every", RefreshNegatives, (*(value for value in COUNT if value != [5]), 0, "hour", ["5", 6], [5, 5])),
     *((key, of(LinkScorer, key), COUNT) for key in ("kb_sample", "seed")),
     *((key, of(MentionCorpus, key, path="x"), COUNT) for key in ("window", "seed", "limit")),
     *((key, of(AliasCorpus, key, kb="x"), COUNT) for key in ("window", "seed", "limit")),

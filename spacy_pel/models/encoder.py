@@ -178,6 +178,16 @@ def tower_module(tower: Model) -> Tower:
     return _shim(tower.layers[0])._model
 
 
+def freeze(tower: Model, frozen: bool) -> None:
+    """Let the weights of a tower have no gradients, or let them have some again."""
+    tower_module(tower).requires_grad_(not frozen)
+
+
+def is_frozen(tower: Model) -> bool:
+    """Say whether no weight of a tower has gradients."""
+    return not any(weight.requires_grad for weight in tower_module(tower).parameters())
+
+
 def _shim(layer: Model) -> PyTorchShim:
     shim = layer.shims[0]
     assert isinstance(shim, PyTorchShim)

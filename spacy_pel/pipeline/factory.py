@@ -21,6 +21,7 @@ DEFAULT_CONFIG = {
     "negatives": {"@misc": "spacy_pel.MixedNegatives.v1"},
     "layout": "shared",
     "mask_names": 0.0,
+    "freeze_entities": False,
     **asdict(LinkSettings()),
     "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
 }
@@ -42,6 +43,7 @@ def make_linker(
     negatives: Any,
     layout: str,
     mask_names: float,
+    freeze_entities: bool,
     top_k: int,
     max_candidates: int,
     spans_key: str | None,
@@ -71,6 +73,7 @@ def make_linker(
         negatives: `spacy_pel.RandomNegatives.v1`, `spacy_pel.HardNegatives.v1` or `spacy_pel.MixedNegatives.v1`.
         layout: "shared" (the candidates of a batch serve all its mentions) or "per_mention" (each mention has its own).
         mask_names: The share of the mentions whose own entity is read, while training, without the name that they have.
+        freeze_entities: Train the mention tower alone. Vectors of the KB then never become old.
         scorer: `spacy_pel.link_scorer.v1`.
 
     The other arguments are the settings of `LinkSettings`.
@@ -81,6 +84,6 @@ def make_linker(
     from ..training.layouts import check_layout
     from ..training.objective import Objective
 
-    objective = Objective(loss, adversarial, negatives, check_layout(layout), mask_names)
+    objective = Objective(loss, adversarial, negatives, check_layout(layout), mask_names, freeze_entities)
     objective.check_similarity(model, name)
     return PelLinker(nlp.vocab, model, name, objective=objective, settings=settings, scorer=scorer)

@@ -59,6 +59,10 @@ class LivePart:
             return scores, found
         return scores, np.where(found < 0, found, np.searchsorted(self._places, found))
 
+    def encode(self, numbers: np.ndarray) -> np.ndarray:
+        """The vectors (n, d) of the entities with these `numbers` (n,) under the present weights."""
+        return self._live.encode(EntityPlaces(self.places_of(numbers)))
+
 
 class LiveIndex:
     """The entities of `kb` as token rows, made once, and their vectors as `model` encoded them at the last refresh.
@@ -101,12 +105,18 @@ class LiveIndex:
         places = None if allowed is None else self.places_of(self._kb.rows_allowed(allowed))
         return LivePart(self, places)
 
+    def encode(self, places: EntityPlaces) -> np.ndarray:
+        """The vectors (n, d) of the entities at `places` (n,) under the present weights."""
+        return encode_entity_rows(self._model, self.token_rows.take(places))
+
     def updated(self) -> None:
-        """Note that the weights have changed."""
+        """Note that the weights of the entity tower have changed."""
         self._age += 1
 
     def refresh(self) -> VectorIndex:
-        """Encode the whole KB with the entity tower as it is now."""
+        """Encode the whole KB with the entity tower as it is now, unless it is as it was."""
+        if self.index is not None and not self._age:
+            return self.index
         start = perf_counter()
         self.index = None  # its memory is free before the new one grows
         gpus = self._model.ops.device_type == "gpu"

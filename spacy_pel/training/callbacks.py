@@ -2,39 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise, repeat
 from typing import Any, Literal
 
 from spacy.language import Language
 
-from ..checks import check_count
+from ..checks import check_count, is_number, refused
+
+SECTION, KEY = "[training.before_update]", "every"
 
 
 @dataclass
 class RefreshNegatives:
-    """Encodes the KB again, so that hard negatives are those of the model as it is.
+    """Encodes the KB again, so that hard negatives are those of the model as it is: at the first step, and then as
+    `every` says. The encoder changes most in its first steps, so a schedule that begins with short gaps keeps negatives
+    hard at less cost than a short gap throughout.
 
     Attributes:
-        every: "epoch": at the first step of every epoch; a number: every so many steps.
+        every: "epoch": at the first step of every epoch. A number: every so many steps. A list: at these steps,
+            ascending; `[0]`: at the first one only, so that negatives are those of the encoder as it was. A schedule
+            of thinc: its values, one after the other, are the steps from one refresh to the next.
 
     Raises:
-        PelError: every is neither.
+        PelError: every is none of these, or a value of the schedule is under 1.
     """
 
-    every: Literal["epoch"] | int = "epoch"
-    _latest: int | None = field(default=None, init=False, repr=False)  # epoch, or number of the period of steps
+    every: Literal["epoch"] | int | list[int] | Generator = "epoch"
+    _epoch: int | None = field(default=None, init=False, repr=False)  # of the latest refresh
+    _to_come: Iterator[int] = field(default_factory=lambda: iter(()), init=False, repr=False)  # steps with a refresh
+    _next: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.every, str) and self.every == "epoch"):
-            check_count("[training.before_update]", "every", self.every, least=1, hint=' of steps, or "epoch"')
+        if isinstance(self.every, list):
+            _check_steps(self.every)
+        elif not isinstance(self.every, Generator) and self.every != "epoch":
+            hint = ' of steps, or "epoch", or a list of steps, or a schedule'
+            check_count(SECTION, KEY, self.every, least=1, hint=hint)
 
     def __call__(self, nlp: Language, info: dict[str, Any]) -> None:
         """Refresh the negatives of every linker that is not frozen, if it is time."""
-        period = info["epoch"] if self.every == "epoch" else info["step"] // self.every
-        if info["step"] and period == self._latest:
+        if not self._is_time(info["step"], info["epoch"]):
             return
-        self._latest = period
         frozen = nlp.config["training"]["frozen_components"]
         for name, pipe in nlp.pipeline:
             if hasattr(pipe, "refresh_negatives") and name not in frozen:
                 pipe.refresh_negatives()
+
+    def _is_time(self, step: int, epoch: int) -> bool:
+        if self.every == "epoch":
+            is_new, self._epoch = not step or epoch != self._epoch, epoch
+            return is_new
+        if not step:
+            self._to_come = accumulate(self._gaps())
+        elif self._next is None or step < self._next:
+            return False
+        self._next = next((later for later in self._to_come if later > step), None)
+        return True
+
+    def _gaps(self) -> Iterable[int]:
+        """The steps from each refresh to the next."""
+        if isinstance(self.every, list):
+            return [after - before for before, after in pairwise([0, *self.every])]
+        if isinstance(self.every, Generator):
+            return map(_checked_gap, self.every)
+        assert isinstance(self.every, int)
+        return repeat(self.every)
+
+
+def _check_steps(steps: list[int]) -> None:
+    are_counts = all(type(step) is int and step >= 0 for step in steps)
+    if not steps or not are_counts or any(before >= after for before, after in pairwise(steps)):
+        raise refused(SECTION, KEY, steps, "give the numbers of steps from 0 on, ascending, each a whole number")
+
+
+def _checked_gap(value: Any) -> int:
+    if not is_number(value, least=1):
+        raise refused(SECTION, KEY, value, "the schedule gives the steps to the next refresh; make it at least 1")
+    return int(value)

@@ -68,6 +68,12 @@ class NegativeSampler(ABC):
         """How many of the best-scoring wrong entities "sample" and "iid" draw from."""
         return 0
 
+    @property
+    def rescored(self) -> int:
+        """How many of the best-scoring entities are encoded again with each batch, so that hard negatives are the best
+        of these under the present weights. 0: none; hard ones are those of the latest refresh."""
+        return 0
+
     def __post_init__(self) -> None:
         check_count(SECTION, "n", self.n, least=1, most=MOST_NEGATIVES)
         check_number(SECTION, "p", self.percent_hard, least=0, most=100)
@@ -79,11 +85,22 @@ class NegativeSampler(ABC):
                 f"[components.pel_linker.negatives]: pool = {self.pool} is less than the {self.n_hard} hard negatives "
                 "that are drawn from it; make it larger."
             )
+        check_count(SECTION, "rescored", self.rescored)
+        if 0 < self.rescored < self.depth:
+            raise PelError(
+                f"{SECTION}: rescored = {self.rescored} is less than the {self.depth} best wrong entities that are "
+                "wanted of them; make it larger, or 0."
+            )
 
     @property
     def n_hard(self) -> int:
         """The hard ones of `n`, to the nearest whole number; a half counts as one more."""
         return int(self.n * self.percent_hard / 100 + 0.5)
+
+    @property
+    def depth(self) -> int:
+        """How many of the best wrong entities are searched."""
+        return self.n_hard if self.draw == "top" else self.pool
 
     def sample(
         self,
@@ -112,8 +129,7 @@ class NegativeSampler(ABC):
                 "Hard negatives need the KB's vectors: set [training.before_update] to @callbacks = "
                 '"spacy_pel.refresh_negatives.v1", or choose spacy_pel.RandomNegatives.v1.'
             )
-        depth = self.n_hard if self.draw == "top" else self.pool
-        hard = best_wrong(index, queries, correct, depth) if index is not None and self.n_hard else None
+        hard = best_wrong(index, queries, correct, self.depth) if index is not None and self.n_hard else None
         places = np.full((len(correct), self.n), NONE, dtype="int64")
         log_q = np.zeros(places.shape) if self.draw == "iid" else None
         for i, own in enumerate(correct):
@@ -172,12 +188,14 @@ class HardNegatives(NegativeSampler):
         pool: The best-scoring wrong entities that "sample" and "iid" draw from.
         in_batch: Whether the correct entities of a batch's other mentions are negatives too; None: as the layout has
             it.
+        rescored: See `NegativeSampler.rescored`.
     """
 
     n: int = 8
     draw: Draw = "top"
     pool: int = 1000
     in_batch: bool | None = None
+    rescored: int = 0
     percent_hard: ClassVar[float] = 100
 
 
@@ -192,6 +210,7 @@ class MixedNegatives(NegativeSampler):
         pool: The best-scoring wrong entities that "sample" and "iid" draw from.
         in_batch: Whether the correct entities of a batch's other mentions are negatives too; None: as the layout has
             it.
+        rescored: See `NegativeSampler.rescored`.
     """
 
     n: int = 8
@@ -199,6 +218,7 @@ class MixedNegatives(NegativeSampler):
     draw: Draw = "top"
     pool: int = 1000
     in_batch: bool | None = None
+    rescored: int = 0
 
     @property
     def percent_hard(self) -> float:

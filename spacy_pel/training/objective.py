@@ -10,9 +10,9 @@ import torch
 from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
-from ..checks import check_number, refused
+from ..checks import check_flag, check_number, refused
 from ..errors import PelError
-from ..models.encoder import token_batches
+from ..models.encoder import is_frozen, token_batches
 from ..models.scoring.dual import Dual
 from ..models.token_rows import TokenRows
 from .adversarial import FGSM
@@ -31,6 +31,7 @@ class Objective:
         negatives: How negatives are drawn.
         layout: A key of `spacy_pel.training.layouts.LAYOUTS`.
         mask_names: The share of the mentions whose gold entity is read without the name that the mention has.
+        freeze_entities: Whether only the mention tower learns.
 
     Raises:
         PelError: The parts do not go together.
@@ -41,6 +42,7 @@ class Objective:
     negatives: NegativeSampler
     layout: str
     mask_names: float = 0.0
+    freeze_entities: bool = False
 
     def __post_init__(self) -> None:
         _check_kind("loss", self.loss, "logit_scale", '"@misc": "spacy_pel.ProxyLoss.v1"')
@@ -48,6 +50,7 @@ class Objective:
             _check_kind("adversarial", self.adversarial, "step", '"@misc": "spacy_pel.FGSM.v1"')
         _check_kind("negatives", self.negatives, "sample", '"@misc": "spacy_pel.MixedNegatives.v1"')
         check_number("[components.pel_linker]", "mask_names", self.mask_names, least=0, most=1)
+        check_flag("[components.pel_linker]", "freeze_entities", self.freeze_entities)
         if self.loss.needs_log_q and (self.layout != "per_mention" or self.negatives.draw != "iid"):
             raise PelError(
                 "[components.pel_linker.loss]: spacy_pel.NCELoss.v1 corrects for independent draws; it needs "
@@ -110,13 +113,15 @@ def backpropagate(
     """
     entities, backprop_entities = entity_tower.begin_update(entity_rows)
     value, d_mentions, d_entities = loss_and_gradients(mentions, entities, batch, score, loss)
-    d_inputs = backprop_entities(d_entities)
+    learns = not is_frozen(entity_tower)
+    d_inputs = backprop_entities(d_entities) if learns or adversarial is not None else []
     if adversarial is not None:
         batches = token_batches(entity_tower, entity_rows)
         steps = [adversarial.step(gradient, rows.mask) for gradient, (_, rows) in zip(d_inputs, batches, strict=True)]
         entities, backprop_entities = entity_tower.begin_update(entity_rows.with_steps(steps))
         extra, d_mentions_extra, d_entities = loss_and_gradients(mentions, entities, batch, score, loss)
-        backprop_entities(adversarial.weight * d_entities)
+        if learns:
+            backprop_entities(adversarial.weight * d_entities)
         value += adversarial.weight * extra
         d_mentions = d_mentions + adversarial.weight * d_mentions_extra
     backprop_mentions(d_mentions)

@@ -10,16 +10,18 @@ import numpy as np
 from spacy.training import Example
 from thinc.api import Model, to_numpy
 
+from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, both_ways
 from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
 from ..models.bi_encoder import row_builder, score_of
-from ..models.encoder import set_layer, tower_module
+from ..models.encoder import freeze, set_layer, tower_module
 from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
 from ..search.find import AllowedFor
 from ..search.live import LiveIndex, LivePart
+from ..search.rescored import Rescored
 from .adversarial import SECTION as FGSM_SECTION
 from .gradients import finish
 from .layouts import LAYOUTS, TrainingBatch
@@ -35,6 +37,22 @@ class Update(NamedTuple):
     gradient_norm: float
 
 
+class LatestDraw(NamedTuple):
+    """The hard negatives of m mentions of a batch, or of its last part.
+
+    Attributes:
+        queries: (m, d), the mentions as they were encoded for the draw.
+        not_wrong: For each the numbers of the entities in `part` that are no negatives of it.
+        hard: (m, h), the numbers of its hard negatives; -1 where the KB has no more.
+        part: The entities that they were drawn from.
+    """
+
+    queries: np.ndarray
+    not_wrong: Sequence[Sequence[int]]
+    hard: np.ndarray
+    part: LivePart
+
+
 class TrainingSession:
     """Updates a bi-encoder on gold mentions. All randomness of its own comes from `seed`.
 
@@ -42,6 +60,7 @@ class TrainingSession:
         live: The KB under the present weights.
         latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
         latest_batch: The candidates that the mentions of the latest batch, or of its last part, were trained against.
+        latest_draw: Their hard negatives, if there are any.
     """
 
     def __init__(self, model: Model, kb: KnowledgeBase, objective: Objective, seed: int) -> None:
@@ -51,6 +70,7 @@ class TrainingSession:
         self.live = LiveIndex(model, kb)
         self.latest: Update | None = None
         self.latest_batch: TrainingBatch | None = None
+        self.latest_draw: LatestDraw | None = None
         self._rng = np.random.default_rng(seed)
         self._same_concepts = self._read_same_concepts()
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
@@ -58,6 +78,16 @@ class TrainingSession:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
         for tower in model.layers:  # what a training before this one has left
             tower_module(tower).zero_grad()
+        self._set_frozen()
+
+    def _set_frozen(self) -> None:
+        """Let the entity tower have gradients, or none where it is frozen."""
+        entity_tower = self.model.get_ref("entity_tower")
+        if self.objective.freeze_entities and entity_tower is self.model.get_ref("mention_tower"):
+            raise PelError(
+                "[components.pel_linker]: freeze_entities does not go with shared_towers = true: one of the two."
+            )
+        freeze(entity_tower, self.objective.freeze_entities)
 
     def _read_same_concepts(self) -> dict[int, list[int]]:
         """For the place of an entity those of entities that the KB marks as the same concept."""
@@ -130,9 +160,11 @@ class TrainingSession:
 
     def _draw(self, not_wrong: Sequence[Sequence[int]], queries: np.ndarray, part: LivePart) -> DrawnNegatives:
         """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their `queries` (m, d)."""
-        drawn = self.objective.negatives.sample(
-            self._rng, part.numbers_of(not_wrong), len(part), queries, part, self.objective.loss.logit_scale
-        )
+        sampler, not_wrong = self.objective.negatives, part.numbers_of(not_wrong)
+        index = Rescored(part, sampler.rescored, part.encode) if sampler.rescored else part
+        drawn = sampler.sample(self._rng, not_wrong, len(part), queries, index, self.objective.loss.logit_scale)
+        if sampler.n_hard:
+            self.latest_draw = LatestDraw(queries, not_wrong, drawn.places[:, : sampler.n_hard], part)
         return drawn._replace(places=part.places_of(drawn.places))
 
     def _candidate_rows(self, batch: TrainingBatch, gold: EntityPlaces, forms: Sequence[str]) -> TokenRows:
@@ -169,4 +201,5 @@ class TrainingSession:
         """Note that the weights have changed."""
         for tower in self.model.layers:
             tower_module(tower).weights_changed()
-        self.live.updated()
+        if not self.objective.freeze_entities:
+            self.live.updated()

@@ -14,6 +14,10 @@ import srsly
 from spacy.language import Language
 from spacy.training.loggers import console_logger
 
+from ..checks import check_count
+
+SECTION = "[training.logger]"
+
 
 @dataclass(frozen=True)
 class StepLogger:
@@ -22,13 +26,32 @@ class StepLogger:
     A line is the JSON object `{"pipe", "step", "seconds", "loss", "gradient_norm"}`: a linker, the number of the step,
     the seconds since training began, with all that came between, and what the latest `Update` of its training has.
 
+    With a `hardness_pool` some lines have "hard_in_best" and "hard_mean_rank" too: how many of the hard negatives of
+    the latest batch are among the best 4 wrong entities of their mentions under the present weights, and their mean
+    rank, over that pool and the hard negatives themselves (see `spacy_pel.training.hardness.hardness`). Each of these
+    lines costs the encoding of the pool.
+
     Attributes:
         path: The file.
         progress_bar: Show one.
+        hardness_pool: How many entities of the KB, drawn once, hard negatives are ranked among; 0: not at all.
+        hardness_every: The steps from one such line to the next.
+        seed: Of that draw.
+
+    Raises:
+        PelError: A number is none of these.
     """
 
     path: Path
     progress_bar: bool = True
+    hardness_pool: int = 0
+    hardness_every: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count(SECTION, "hardness_pool", self.hardness_pool, hint=" of entities; 0: hard negatives are not ranked")
+        check_count(SECTION, "hardness_every", self.hardness_every, least=1)
+        check_count(SECTION, "seed", self.seed)
 
     def __call__(self, nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr) -> tuple[Callable, Callable]:
         """Open the file. Return what logs a step and what closes the file, as spaCy wants them."""
@@ -39,10 +62,13 @@ class StepLogger:
         start, steps = perf_counter(), count()
 
         def log_step(info: dict[str, Any] | None) -> None:
-            where = {"step": next(steps), "seconds": round(perf_counter() - start, 3)}
+            step = next(steps)
+            where = {"step": step, "seconds": round(perf_counter() - start, 3)}
             for name, pipe in nlp.pipeline:
-                if update := getattr(getattr(pipe, "session", None), "latest", None):
-                    file.write(srsly.json_dumps({"pipe": name, **where, **update._asdict()}) + "\n")
+                session = getattr(pipe, "session", None)
+                if update := getattr(session, "latest", None):
+                    found = {**update._asdict(), **self._hardness(session, step)}
+                    file.write(srsly.json_dumps({"pipe": name, **where, **found}) + "\n")
             file.flush()
             log_to_console(info)
 
@@ -51,3 +77,13 @@ class StepLogger:
             finish_console()
 
         return log_step, finish
+
+    def _hardness(self, session: Any, step: int) -> dict[str, float]:
+        """How hard the hard negatives of the latest batch are, at the steps that are measured."""
+        draw = getattr(session, "latest_draw", None)
+        if not self.hardness_pool or step % self.hardness_every or draw is None:
+            return {}
+        from .hardness import hardness  # torch comes with it
+
+        found = hardness(draw, self.hardness_pool, self.seed)
+        return {} if found is None else found._asdict()

@@ -431,13 +431,51 @@ def test_the_gradient_over_all_negatives_has_no_bias(tmp_path, monkeypatch, nega
     for name, value in (("MENTIONS", 4), ("ENTITIES", 8), ("NEGATIVES", negatives), ("DRAWS", 4)):
         monkeypatch.setattr(towers, name, value)
     monkeypatch.setattr(towers, "KINDS", {"random": 0, "hard": negatives, "mixed": negatives // 2})
-    towers.main(tmp_path / "train.spacy", kb.path, encoder, tmp_path / "bias.json", steps=2)
+    towers.run(tmp_path / "train.spacy", kb.path, encoder, tmp_path / "bias.json", steps=2)
     rows = json.loads((tmp_path / "bias.json").read_text())["rows"]
     assert [(row["loss"], row["trained on"]) for row in rows] == [
         (loss, trained_on) for loss in ("cross-entropy", "Pb") for trained_on in ("all", "random")
     ]
     for row in rows:
         assert all((row[kind] > 1e-3 * row["gradient"]) is is_biased for kind in towers.KINDS), row
+    towers.table(tmp_path / "bias.json")
+    head, _, *body = (tmp_path / "bias.md").read_text().splitlines()
+    assert head.count("bias, ") == 3 and len(body) == 4 and {line.count("|") for line in body} == {head.count("|")}
+
+
+def test_means_over_a_window_of_gradients():
+    running_mean = script("ablation", "ablation").running_mean
+    assert running_mean([1.0, 3.0, 5.0, 9.0], 2).tolist() == [2.0, 4.0, 7.0]
+    assert running_mean([1.0, 3.0], 50).tolist() == [2.0]
+
+
+def test_what_fresh_negatives_cost_is_measured_and_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    write_docs(tmp_path / "corpus.spacy", make_docs(spacy.blank("en")))
+    refresh, metrics = script("refresh", "hard_negatives"), tmp_path / "metrics" / "refresh.json"
+    corpus = tmp_path / "corpus.spacy"
+    refresh.run(corpus, corpus, kb.path, encoder, metrics, steps=12, batch=6, points=3, dev_mentions=5, pool=12)
+    found = json.loads(metrics.read_text())
+    assert (found["kb"], found["dev_mentions"], found["pool"]) == (12, 5, 12)
+    rows = {row["row"]: row for row in found["rows"]}
+    assert list(rows) == list(refresh.ROWS)
+    refreshes = {name: row["refreshes"] for name, row in rows.items()}
+    assert refreshes["random"] == refreshes["random + FGSM"] == 0
+    assert refreshes["mixed, every 10"] == 2 and refreshes["mixed, early"] == 3  # at 0 and 10; at 0, 4 and 10
+    assert refreshes["mixed, once"] == refreshes["mixed, rescored"] == refreshes["mixed, frozen entities"] == 1
+    for name, row in rows.items():
+        assert [point["step"] for point in row["curve"]] == [4, 8, 12]
+        assert all(("hard_in_best" in point) is name.startswith("mixed") for point in row["curve"])
+        seconds = [point["seconds"] for point in row["curve"]]
+        assert 0 < seconds[0] < seconds[1] < seconds[2] == pytest.approx(row["refresh_seconds"] + row["step_seconds"])
+    assert rows["mixed, frozen entities"]["curve"][-1]["hard_in_best"] == 1
+    refresh.table(metrics)
+    lines = metrics.with_suffix(".md").read_text().splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2 : 2 + len(rows)]] == list(rows)
+    assert len({line.count("|") for line in lines[: 2 + len(rows)]}) == 1
+    refresh.figure(metrics, tmp_path / "figures" / "refresh")
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"refresh.png", "refresh.svg"}
 
 
 def test_variants_by_vectors_of_entities_names_and_both(tmp_path):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import spacy
 import torch
 from spacy.tokens import Span
+from spacy.util import registry
 from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
@@ -50,10 +53,51 @@ def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
     assert refreshed == [0, 3, 6]
 
 
-@pytest.mark.parametrize("every", ["hour", 0])
+def steps_of(every, n=40):
+    """The steps at which negatives are refreshed."""
+    refreshed = []
+    pipe = SimpleNamespace(refresh_negatives=lambda: refreshed.append(step))
+    nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
+    callback = registry.resolve({"block": {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": every}})["block"]
+    for step in range(n):
+        callback(nlp, {"step": step, "epoch": 0})
+    return refreshed
+
+
+@pytest.mark.parametrize(
+    ("every", "expected"),
+    [
+        (15, [0, 15, 30]),
+        ([0], [0]),
+        ([0, 5, 12, 30], [0, 5, 12, 30]),
+        ([5, 12, 99], [0, 5, 12]),  # the first step always
+        ({"@schedules": "compounding.v1", "start": 3, "stop": 12, "compound": 2.0}, [0, 3, 9, 21, 33]),
+        ({"@schedules": "constant.v1", "rate": 18}, [0, 18, 36]),
+    ],
+    ids=str,
+)
+def test_negatives_are_refreshed_by_a_schedule(every, expected):
+    assert steps_of(every) == expected
+
+
+def test_a_training_that_starts_again_has_the_list_again():
+    callback, refreshed = RefreshNegatives(every=[0, 2]), []
+    pipe = SimpleNamespace(refresh_negatives=lambda: refreshed.append(step))
+    nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
+    for step in [0, 1, 2, 3, 0, 1, 2]:
+        callback(nlp, {"step": step, "epoch": 0})
+    assert refreshed == [0, 2, 0, 2]
+
+
+@pytest.mark.parametrize("every", ["hour", 0, [], [3, 3], [5, 2], [-1], [True, 4], [1.5]], ids=str)
 def test_another_rhythm_is_refused(every):
-    with pytest.raises(PelError, match=f"every = {every!r}"):
+    with pytest.raises(PelError, match=re.escape(f"[training.before_update]: every = {every!r}")):
         RefreshNegatives(every=every)
+
+
+def test_a_schedule_that_stands_still_is_refused_when_it_does():
+    with pytest.raises(PelError, match=r"every = 0.5; the schedule gives the steps to the next refresh"):
+        steps_of({"@schedules": "constant.v1", "rate": 0.5})
 
 
 def test_a_terminal_shows_what_goes_on_before_the_first_scores(pipeline, monkeypatch):

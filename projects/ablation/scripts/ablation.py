@@ -110,8 +110,10 @@ def table(metrics: Metrics) -> None:
 def figure(
     output: Annotated[Path, typer.Argument(help="Picture without its suffix: .png and .svg are written")],
     names: Annotated[list[str], typer.Argument(help="Runs: NAME-SEED")],
+    window: Annotated[int, typer.Option(help="Steps of the running mean; as many steps as there are, at most")] = 50,
 ) -> None:
-    """Draw the gradient norms of runs, a step a point; of the second half of the steps print mean and deviation."""
+    """Draw the gradient norms of runs, before clipping: the running mean as a line, the steps as a faint one behind it.
+    Of the second half of the steps print mean and deviation, unsmoothed."""
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -122,11 +124,23 @@ def figure(
     for name in names:
         norms = np.array([line["gradient_norm"] for line in srsly.read_jsonl(Path("training") / name / "steps.jsonl")])
         late = norms[len(norms) // 2 :]
-        axes.plot(norms, label=f"{name}: {late.std() / late.mean():.2f}", linewidth=1)
+        (steps,) = axes.plot(norms, linewidth=0.5, alpha=0.3)
+        smooth = running_mean(norms, window)
+        start = len(norms) - len(smooth)
+        label = f"{name}: {late.std() / late.mean():.2f}"
+        axes.plot(np.arange(start, len(norms)), smooth, color=steps.get_color(), label=label, linewidth=1.5)
         typer.echo(f"{name}: mean {late.mean():.4g}, deviation {late.std():.4g}, ratio {late.std() / late.mean():.3f}")
-    axes.set(xlabel="step", ylabel="norm of the gradient, before clipping", yscale="log")
+    axes.set(xlabel=f"step (mean over the last {window})", ylabel="norm of the gradient, before clipping", yscale="log")
     axes.legend(title="deviation / mean in the second half")
     save_figure(drawn, output)
+
+
+def running_mean(values: Any, window: int) -> Any:
+    """The means (n - w + 1,) of w = `window` successive `values` (n,); of all where there are fewer."""
+    import numpy as np
+
+    window = min(window, len(values))
+    return np.convolve(values, np.full(window, 1 / window), mode="valid")
 
 
 def spacy(*arguments: object) -> None:

@@ -3,6 +3,7 @@ mentions among 128 entities, 7 negatives a mention."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,13 +22,16 @@ from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.token_rows import TokenRows
 from spacy_pel.training.losses import CrossEntropyLoss, Loss, ProxyLoss
+from spacy_pel.training.negatives import MixedNegatives
 from spacy_pel.training.optimizer import AdamW
 
 MENTIONS, ENTITIES, NEGATIVES = 64, 128, 7
 RATE = 1e-4
 DRAWS = 500
 LOSSES: dict[str, tuple[Loss, str]] = {"cross-entropy": (CrossEntropyLoss(), "dot"), "Pb": (ProxyLoss(), "cosine")}
-KINDS = {"random": 0, "hard": NEGATIVES, "mixed": NEGATIVES // 2}  # how many are hard
+KINDS = {"random": 0, "hard": NEGATIVES, "mixed": MixedNegatives(NEGATIVES).n_hard}  # how many are hard
+
+app = typer.Typer(help=__doc__)
 
 
 class Data(NamedTuple):
@@ -37,7 +41,8 @@ class Data(NamedTuple):
     entities: TokenRows
 
 
-def main(
+@app.command()
+def run(
     corpus: Annotated[Path, typer.Argument(help=".spacy with gold mentions")],
     kb: Annotated[Path, typer.Argument(help="A KB folder")],
     encoder: Annotated[Path, typer.Argument(help="A Hugging Face model")],
@@ -47,16 +52,17 @@ def main(
 ) -> None:
     """Train two bi-encoders for each loss, one on the loss over all entities and one on 7 random negatives, and at each
     compare the gradient of the loss over all with the mean one of 7 negatives: random ones, hard ones, drawn by the
-    model, and 3 hard and 4 random ones."""
+    model, and 4 hard and 3 random ones."""
     rows = []
     for name, (loss, similarity) in LOSSES.items():
         for trained_on in ("all", "random"):
             torch.manual_seed(seed)
             rng = np.random.default_rng(seed)
-            model = make_bi_encoder(40, 32, similarity, aliases="first", precision="fp32")
+            model = make_bi_encoder(40, 32, similarity, aliases="first")
             set_encoder(model, HFEncoder(str(encoder), dropout=0.0)())
             data = drawn_data(model, corpus, KnowledgeBase(kb), rng, seed)
             train(model, data, loss, steps, n_random=None if trained_on == "all" else NEGATIVES)
+            set_precision(model, "fp32")
             scores = scores_of(model, data)
             exact = torch.as_tensor(gradient(loss, scores, everything(scores)))
             found: dict[str, Any] = {"loss": name, "trained on": trained_on, "recall_at_1": recall(scores)}
@@ -66,6 +72,23 @@ def main(
             typer.echo(rows[-1])
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, {"seed": seed, "steps": steps, "rows": rows})
+
+
+@app.command()
+def table(metrics: Annotated[Path, typer.Argument(help="What `run` wrote")]) -> None:
+    """Write and print METRICS as Markdown: of each model the norms of the exact gradient and of the bias of each kind
+    of negatives, and the bias as a share of that gradient."""
+    found: Any = srsly.read_json(metrics)
+    lines = [
+        f"| loss | trained on | recall@1 | gradient over all | {' | '.join(f'bias, {kind}' for kind in KINDS)} |",
+        "| --- | --- |" + " ---: |" * (2 + len(KINDS)),
+    ]
+    for row in found["rows"]:
+        biases = (f"{row[kind]:.3g} (× {row[kind] / row['gradient']:.3g})" for kind in KINDS)
+        cells = (row["loss"], row["trained on"], f"{row['recall_at_1']:.3f}", f"{row['gradient']:.3g}", *biases)
+        lines.append(f"| {' | '.join(cells)} |")
+    metrics.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    typer.echo("\n".join(lines))
 
 
 def drawn_data(model: Model, corpus: Path, kb: KnowledgeBase, rng: np.random.Generator, seed: int) -> Data:
@@ -127,27 +150,30 @@ def train(model: Model, data: Data, loss: Loss, steps: int, n_random: int | None
     """Minimise the loss over all entities, or over `n_random` drawn anew in each step."""
     optimizer = AdamW(RATE)
     for _ in trange(steps, desc="Training"):
-        scores = scores_of(model, data)
-        negatives = everything(scores) if n_random is None else drawn(scores, 0)
-        backpropagate(model, data, gradient(loss, scores, negatives))
+        backpropagate(
+            model,
+            data,
+            lambda scores: gradient(loss, scores, everything(scores) if n_random is None else drawn(scores, 0)),
+        )
         model.finish_update(optimizer)
         for tower in model.layers:
             tower_module(tower).weights_changed()
 
 
-def backpropagate(model: Model, data: Data, d_scores: torch.Tensor) -> None:
-    """Set the gradients of all weights to those of Σ `d_scores` · scores."""
+def backpropagate(model: Model, data: Data, gradient_of: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Set the gradients of all weights to those of Σ d · scores, d = `gradient_of` the scores (m, n)."""
     for tower in model.layers:
         tower_module(tower).zero_grad()
     mentions, to_mentions = model.get_ref("mention_tower").begin_update(data.mentions)
     entities, to_entities = model.get_ref("entity_tower").begin_update(data.entities)
-    to_mentions((d_scores.numpy() @ entities).astype("float32"))
-    to_entities((d_scores.numpy().T @ mentions).astype("float32"))
+    d_scores = gradient_of(torch.as_tensor(mentions @ entities.T)).numpy()
+    to_mentions((d_scores @ entities).astype("float32"))
+    to_entities((d_scores.T @ mentions).astype("float32"))
 
 
 def norm(model: Model, data: Data, d_scores: torch.Tensor) -> float:
     """The norm of the gradient of both towers that this gradient by the scores makes."""
-    backpropagate(model, data, d_scores)
+    backpropagate(model, data, lambda scores: d_scores)
     parts = [
         weight.grad.norm()
         for tower in model.layers
@@ -157,10 +183,16 @@ def norm(model: Model, data: Data, d_scores: torch.Tensor) -> float:
     return float(torch.stack(parts).norm())
 
 
+def set_precision(model: Model, precision: str) -> None:
+    """Let both towers compute in this precision."""
+    for tower in model.layers:
+        tower_module(tower).precision = precision
+
+
 def recall(scores: torch.Tensor) -> float:
     """The share of mentions whose own entity scores highest."""
     return float((scores.argmax(1) == torch.arange(len(scores))).float().mean())
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()
