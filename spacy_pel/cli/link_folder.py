@@ -55,10 +55,11 @@ def link_folder(
         typer.Exit: A shard could not be linked, or Ctrl-C came.
     """
     from ..files.leftovers import alone
+    from ..files.parquet import require_parquet
     from ..linking.link_batch import LinkBatch
     from ..linking.linked_folder import LinkedFolder, find_shards, link_shards
     from ..linking.records import RecordLinker
-    from ..linking.shard import LinkShard, finished, require_parquet
+    from ..linking.shard import LinkShard, finished
     from ..linking.stamp import stamp_of
 
     if engine == "ray" and gpu_id >= 0:

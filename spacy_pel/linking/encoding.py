@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,10 +15,9 @@ from tqdm import tqdm
 
 from ..errors import PelError
 from ..evaluation.evaluate import find_linker
-from ..kb.kinds import ENTITY
-from ..models.bi_encoder import encode_entities, encode_names
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.storage import fingerprint as fingerprint_of
+from ..pipeline.indexing import STREAMS
 from ..pipeline.kb_of_pipeline import kb_ignored
 from .engines import Engine, work_off
 
@@ -27,12 +27,12 @@ class Block(NamedTuple):
 
     Attributes:
         kind: "entity" or "names".
-        start: The number of the first.
+        number: Its place among the blocks.
         items: Entities or names.
     """
 
     kind: str
-    start: int
+    number: int
     items: list
 
 
@@ -52,12 +52,12 @@ class EncodeBlock:
         self._linker: Any = None
 
     def __call__(self, block: Block) -> np.ndarray | PelError:
-        """The vectors (n, hidden) float32 of a block, or why there are none."""
+        """The vectors (v, hidden) float32 of a block, or why there are none."""
         try:
             if self._linker is None:
                 self._linker = self._load()
-            encode: Callable = encode_entities if block.kind == ENTITY else encode_names
-            return encode(self._linker.model, block.items)
+            vectors = STREAMS[block.kind](self._linker.model, block.items, len(block.items), progress=False)
+            return np.concatenate(list(vectors))
         except PelError as error:
             return error
         except Exception as error:
@@ -103,25 +103,23 @@ class EncodeByWorkers:
             total: Their number.
 
         Yields:
-            The vectors (n, hidden) float32 of a block, in the order of the items.
+            The vectors (v, hidden) float32 of a block, in the order of the items.
 
         Raises:
             PelError: They cannot be encoded, or a block is found at several dead workers.
         """
+        places: dict[int, tuple[int, tuple[int, ...]]] = {}
         with TemporaryFile(dir=self._folder) as file:
-            vectors: Any = np.empty((0, 1))
-            for block, encoded in self._encoded(kind, items, total):
-                if not len(vectors):
-                    vectors = np.memmap(file, dtype="<f4", mode="w+", shape=(total, encoded.shape[1]))
-                vectors[block.start : block.start + len(encoded)] = encoded
-            for start in range(0, len(vectors), ENTITIES_AT_ONCE):
-                yield np.asarray(vectors[start : start + ENTITIES_AT_ONCE])
+            for block, vectors in self._encoded(kind, items, total):
+                places[block.number] = file.tell(), vectors.shape
+                file.write(vectors.astype("<f4").tobytes())
+            for number in range(len(places)):
+                place, shape = places[number]
+                file.seek(place)
+                yield np.frombuffer(file.read(4 * math.prod(shape)), dtype="<f4").reshape(shape)
 
     def _encoded(self, kind: str, items: Iterable, total: int) -> Iterator[tuple[Block, np.ndarray]]:
-        blocks = (
-            Block(kind, number * ENTITIES_AT_ONCE, block)
-            for number, block in enumerate(minibatch(items, ENTITIES_AT_ONCE))
-        )
+        blocks = (Block(kind, number, one) for number, one in enumerate(minibatch(items, ENTITIES_AT_ONCE)))
         bar = tqdm(total=total, desc=f"Encoding ({kind})", unit_scale=True)
         with bar, closing(work_off(blocks, self._engine(), self._workers, self._say_death)) as done:
             for block, result in done:
@@ -131,4 +129,4 @@ class EncodeByWorkers:
                 yield block, result
 
     def _say_death(self, block: Block, how: str) -> None:
-        self._on_death(f"a worker has died ({how}) with {len(block.items):,} of the {block.kind} vectors")
+        self._on_death(f"a worker has died ({how}) with block {block.number + 1:,}")

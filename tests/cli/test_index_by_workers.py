@@ -27,11 +27,11 @@ COUNT = 2 * ENTITIES_AT_ONCE + 100
 # The worker that is given the second block says which process it is, and waits or dies
 CODE = """
 import os, pathlib, signal, time
-from spacy_pel.linking import encoding
+from spacy_pel.pipeline.indexing import STREAMS
 
-whole = encoding.encode_entities
+whole = STREAMS["entity"]
 
-def waits(model, entities):
+def waits(model, entities, *given, **settings):
     flag = pathlib.Path({flag!r})
     if entities[0].id == "E{first}" and ({dies} or not flag.exists()):
         flag.with_suffix(".new").write_text(str(os.getpid()))
@@ -39,9 +39,9 @@ def waits(model, entities):
         if {dies}:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(600)
-    return whole(model, entities)
+    return whole(model, entities, *given, **settings)
 
-encoding.encode_entities = waits
+STREAMS["entity"] = waits
 """
 
 
@@ -117,7 +117,7 @@ def test_the_vectors_of_several_workers_are_those_of_one_process(made, tmp_path)
         os.kill(wait_for(flag), signal.SIGKILL)
         said = process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) == 0, said
-    assert said.count("a worker has died (SIGKILL, as when memory runs out) with 1,024 of the entity vectors") == 1
+    assert said.count("a worker has died (SIGKILL, as when memory runs out) with block 2.") == 1
     assert len(indexes(made / "one")) == 4 and indexes(tmp_path / "out") == indexes(made / "one")
     assert CliRunner().invoke(pel_app, ["verify", str(tmp_path / "out")]).exit_code == 0
 
