@@ -67,12 +67,15 @@ def beside(rate: float | None, base: float | None) -> str:
 
 
 def memory(runs: dict[str, dict]) -> list[str]:
-    """MB of the workers in the second and in the last quarter of each run, and what of the KB they share."""
+    """MB of the workers in the second and in the last quarter of each run, from when the KB is mapped; and what of the
+    KB they share."""
     cells = []
     for name, run in runs.items():
-        end = max((sample["seconds"] for sample in run["samples"]), default=0)
-        early = [sample for sample in run["samples"] if 0.25 * end <= sample["seconds"] < 0.5 * end]
-        late = [sample for sample in run["samples"] if sample["seconds"] >= 0.75 * end]
+        loaded = [sample for sample in run["samples"] if sample["kb_Rss"]]
+        times = [sample["seconds"] for sample in loaded] or [0]
+        second, third, last = (min(times) + (max(times) - min(times)) * share for share in (0.25, 0.5, 0.75))
+        early = [sample for sample in loaded if second <= sample["seconds"] < third]
+        late = [sample for sample in loaded if sample["seconds"] >= last]
         if not early or not late:
             continue
         pairs = [tuple(mean(sample[key] for sample in part) for part in (early, late)) for key in ("Pss_Anon", "Pss")]
