@@ -245,8 +245,16 @@ def _open(path: Path) -> KnowledgeBase:
 
 
 def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:
+    """The linker whose KB is to be changed, and that KB."""
+    from spacy.util import is_package
+
     _, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
+    if is_package(pipeline):
+        msg.warn(
+            f"{pipeline} is an installed package: all who use this environment get the change, and the next `pip "
+            "install` of it undoes it. To keep it, save the pipeline to a folder (nlp.to_disk) and change that."
+        )
     return linker, linker.kb
 
 

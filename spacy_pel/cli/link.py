@@ -15,6 +15,7 @@ import typer
 from ..errors import PelError
 from .app import command
 from .codes import CODES, codes_finder, vocabularies_given
+from .engines import EngineName
 from .interrupts import interrupts_held
 from .pipeline import CODE, GPU_ID, load_linker
 
@@ -32,13 +33,6 @@ class Format(str, Enum):
     jsonl = "jsonl"
     txt = "txt"
     spacy = "spacy"
-
-
-class EngineName(str, Enum):
-    """Who runs the workers that link a folder."""
-
-    local = "local"
-    ray = "ray"
 
 
 @command("link")

@@ -12,12 +12,12 @@ import typer
 from tqdm import tqdm
 
 from ..errors import PelError
+from .engines import engine_named
 from .link_report import BROKEN_SHOWN, say
 from .pipeline import load_linker
 
 if TYPE_CHECKING:
-    from ..linking.engines import Engine
-    from ..linking.shard import LinkShard, Shard, ShardReport
+    from ..linking.shard import Shard, ShardReport
 
 INTERRUPTED = 130
 DROPPED = "_error"  # the column with what is wrong, which is reported and not written
@@ -55,11 +55,11 @@ def link_folder(
         typer.Exit: A shard could not be linked, or Ctrl-C came.
     """
     from ..files.leftovers import alone
-    from ..linking.engines import link_shards
+    from ..files.parquet import require_parquet
     from ..linking.link_batch import LinkBatch
-    from ..linking.linked_folder import LinkedFolder, find_shards
+    from ..linking.linked_folder import LinkedFolder, find_shards, link_shards
     from ..linking.records import RecordLinker
-    from ..linking.shard import LinkShard, finished, require_parquet
+    from ..linking.shard import LinkShard, finished
     from ..linking.stamp import stamp_of
 
     if engine == "ray" and gpu_id >= 0:
@@ -76,7 +76,7 @@ def link_folder(
         waiting = [shard for shard in shards if shard not in linked]
         with closing(FolderReport(len(shards), len(linked))) as progress:
             try:
-                running = _engine(engine, LinkShard(link, stamp), workers)
+                running = engine_named(engine, LinkShard(link, stamp), workers)
                 with closing(link_shards(waiting, running, workers, progress.add_death)) as done:
                     for shard, report in done:
                         progress.add(shard, report)
@@ -87,16 +87,6 @@ def link_folder(
         reports = {str(shard.source.relative_to(source)): report for shard, report in linked.items()}
         folder.write_manifest(reports, failed)
     progress.sum_up(out, sum(report.broken for report in linked.values()))
-
-
-def _engine(name: str, task: LinkShard, workers: int) -> Engine:
-    if name == "ray":
-        from ..linking.on_ray import RayEngine
-
-        return RayEngine(task)
-    from ..linking.local import LocalEngine
-
-    return LocalEngine(task, workers)
 
 
 class FolderReport:

@@ -18,7 +18,7 @@ SHOWN = 15  # of forms and entities, if nothing else is said
 @command("report")
 def report(
     linked: Annotated[
-        list[Path], typer.Argument(help="What `link` wrote: .jsonl or .spacy files, and folders of these")
+        list[Path], typer.Argument(help="What `link` wrote: .jsonl, .parquet or .spacy files, and folders of these")
     ],
     against: Annotated[
         Path | None,

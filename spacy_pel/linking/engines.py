@@ -1,16 +1,15 @@
-"""Shards handed to the workers of an engine. A worker that dies is replaced, and its shard is linked again."""
+"""Jobs handed to the workers of an engine. A worker that dies is replaced, and its job is done again."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Sequence
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable
+from typing import Any, Protocol, TypeVar
 
 from ..errors import PelError
-from ..files.atomic import remove_leftovers
-from .shard import Shard, ShardReport
 
-TRIES = 3  # of a shard: one that is found at three dead workers has killed them
+TRIES = 3  # of a job: one that is found at three dead workers has killed them
+Job = TypeVar("Job")
 
 
 class WorkerDied(PelError):
@@ -18,25 +17,26 @@ class WorkerDied(PelError):
 
 
 class Engine(Protocol):
-    """What starts workers and asks them to link shards."""
+    """What starts workers and hands them jobs. Each worker has the engine's task: a callable that does a job, returns
+    what came of it, and raises nothing."""
 
     def start(self) -> Any:
         """A new worker."""
         ...
 
-    def send(self, worker: Any, shard: Shard) -> Any:
-        """Have a worker link a shard. Returns what stands for its answer."""
+    def send(self, worker: Any, job: Any) -> Any:
+        """Have a worker do a job. Returns what stands for its answer."""
         ...
 
     def first_answered(self, answers: Collection[Any]) -> Any:
         """Wait for the first of `answers`."""
         ...
 
-    def report(self, worker: Any, answer: Any) -> ShardReport:
-        """What the worker has answered.
+    def result(self, worker: Any, answer: Any) -> Any:
+        """What the task has returned.
 
         Raises:
-            WorkerDied: It has died instead.
+            WorkerDied: The worker has died instead.
         """
         ...
 
@@ -45,44 +45,42 @@ class Engine(Protocol):
         ...
 
 
-def link_shards(
-    shards: Sequence[Shard], engine: Engine, workers: int, on_death: Callable[[Shard, str], object]
-) -> Generator[tuple[Shard, ShardReport], None, None]:
-    """Link shards, each by a worker.
+def work_off(
+    jobs: Iterable[Job], engine: Engine, workers: int, on_death: Callable[[Job, str], object]
+) -> Generator[tuple[Job, Any], None, None]:
+    """Have jobs done, each by a worker.
 
     Args:
-        shards: To link.
+        jobs: Asked for one by one, as workers get free.
         engine: It is closed at the end.
         workers: How many work at a time.
-        on_death: Is called with the shard that a worker had when it died, and how it died.
+        on_death: Is called with the job that a worker had when it died, and how it died.
 
     Yields:
-        Each shard with its report, as they are done.
+        Each job with what came of it, as they are done; with a `WorkerDied` where `TRIES` workers have died at it.
     """
-    waiting, tries = deque(shards), Counter[Shard]()
+    new, again = iter(jobs), deque[tuple[Job, int]]()
     idle: list[Any] = []
-    busy: dict[Any, tuple[Any, Shard]] = {}
+    busy: dict[Any, tuple[Any, Job, int]] = {}
     try:
-        while waiting or busy:
-            while waiting and len(busy) < workers:
-                worker, shard = idle.pop() if idle else engine.start(), waiting.popleft()
-                busy[engine.send(worker, shard)] = worker, shard
+        while True:
+            while len(busy) < workers and (job := next(((job, 0) for job in new), None) or (again and again.popleft())):
+                worker = idle.pop() if idle else engine.start()
+                busy[engine.send(worker, job[0])] = worker, *job
+            if not busy:
+                return
             answer = engine.first_answered(busy)
-            worker, shard = busy.pop(answer)
+            worker, done, deaths = busy.pop(answer)
             try:
-                report = engine.report(worker, answer)
+                result = engine.result(worker, answer)
             except WorkerDied as died:
-                on_death(shard, str(died))
-                remove_leftovers(shard.out)
-                tries[shard] += 1
-                if tries[shard] < TRIES:
-                    waiting.append(shard)
+                on_death(done, str(died))
+                if deaths + 1 < TRIES:
+                    again.append((done, deaths + 1))
                 else:
-                    yield shard, ShardReport(error=f"{TRIES} workers have died at it, the last by {died}")
+                    yield done, WorkerDied(f"{TRIES} workers have died at it, the last by {died}")
             else:
                 idle.append(worker)
-                yield shard, report
+                yield done, result
     finally:
         engine.close()
-        for _, shard in busy.values():
-            remove_leftovers(shard.out)

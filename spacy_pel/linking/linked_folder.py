@@ -11,13 +11,15 @@ Whoever reads the folder as one table passes over names that begin with "_" or "
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ..about import __version__
 from ..errors import PelError
-from ..files.atomic import write_atomically
+from ..files.atomic import remove_leftovers, write_atomically
+from .engines import Engine, work_off
 from .link_batch import LinkBatch
 from .shard import Shard, ShardReport
 from .stamp import Stamp, differences
@@ -45,6 +47,41 @@ def find_shards(source: Path, out: Path) -> list[Shard]:
     if not shards:
         raise PelError(f"{source}: has no shards; name a folder with files that end in {', '.join(SUFFIXES)}.")
     return shards
+
+
+def link_shards(
+    shards: Sequence[Shard], engine: Engine, workers: int, on_death: Callable[[Shard, str], object]
+) -> Generator[tuple[Shard, ShardReport], None, None]:
+    """Link shards with the workers of an engine, whose task is a `LinkShard`.
+
+    Args:
+        shards: To link.
+        engine: It is closed at the end.
+        workers: How many work at a time.
+        on_death: Is called with the shard that a worker had when it died, and how it died.
+
+    Yields:
+        Each shard with its report, as they are done.
+    """
+    begun: set[Shard] = set()
+
+    def begin() -> Iterator[Shard]:
+        for shard in shards:
+            begun.add(shard)
+            yield shard
+
+    def note_death(shard: Shard, how: str) -> None:
+        on_death(shard, how)
+        remove_leftovers(shard.out)
+
+    try:
+        with closing(work_off(begin(), engine, workers, note_death)) as done:
+            for shard, result in done:
+                begun.remove(shard)
+                yield shard, result if isinstance(result, ShardReport) else ShardReport(error=str(result))
+    finally:
+        for shard in begun:
+            remove_leftovers(shard.out)
 
 
 class LinkedFolder:

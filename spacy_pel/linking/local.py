@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
@@ -12,7 +12,6 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from .engines import WorkerDied
-from .shard import LinkShard, Shard, ShardReport
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}  # what the environment has counts more
 
@@ -27,7 +26,7 @@ class Worker(NamedTuple):
 class LocalEngine:
     """Starts a process for each worker. Where there are several, each has one thread. They end with this process."""
 
-    def __init__(self, task: LinkShard, workers: int) -> None:
+    def __init__(self, task: Callable[[Any], Any], workers: int) -> None:
         self._task = task
         self._environment = ONE_THREAD if workers > 1 else {}
         self._context = get_context("spawn")  # a fork of a process with torch's threads may hang
@@ -43,21 +42,21 @@ class LocalEngine:
         self._workers.append(Worker(process, pipe))
         return self._workers[-1]
 
-    def send(self, worker: Worker, shard: Shard) -> Connection:
-        """Have a worker link a shard. The answer comes through its pipe."""
+    def send(self, worker: Worker, job: Any) -> Connection:
+        """Have a worker do a job. The answer comes through its pipe."""
         with suppress(OSError):  # it has died idle: its answer says so
-            worker.pipe.send(shard)
+            worker.pipe.send(job)
         return worker.pipe
 
     def first_answered(self, answers: Collection[Connection]) -> Connection:
         """Wait for the first of `answers`."""
         return connection.wait(list(answers))[0]  # type: ignore[return-value]
 
-    def report(self, worker: Worker, answer: Connection) -> ShardReport:
-        """What the worker has answered.
+    def result(self, worker: Worker, answer: Connection) -> Any:
+        """What the task has returned.
 
         Raises:
-            WorkerDied: It has died instead.
+            WorkerDied: The worker has died instead.
         """
         try:
             return answer.recv()
@@ -90,7 +89,7 @@ def _inherited(environment: dict[str, str]) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(pipe: Connection, task: LinkShard) -> None:
+def _work(pipe: Connection, task: Callable[[Any], Any]) -> None:
     """What a worker does."""
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(OSError, EOFError):  # nobody is there any more

@@ -14,6 +14,7 @@ from spacy.util import minibatch
 from ..errors import PelError
 from ..files.atomic import new_file, write_atomically
 from ..files.json_lines import numbered_lines
+from ..files.parquet import require_parquet
 from .link_batch import LinkBatch
 from .output import json_line
 from .records import Linked
@@ -182,17 +183,3 @@ def _link_parquet(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRe
                     writer.write_table(pyarrow.concat_tables(group))
                     group = [empty]
             writer.write_table(pyarrow.concat_tables(group))
-
-
-def require_parquet() -> tuple[Any, Any]:
-    """pyarrow and its module for Parquet.
-
-    Raises:
-        PelError: It is not installed.
-    """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise PelError('Parquet needs the package pyarrow; run `pip install "spacy-pel[parquet]"`.') from error
-    return pyarrow, pyarrow.parquet

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from thinc.api import Model
 
 from ..checks import check_text
@@ -14,6 +15,7 @@ from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.index.indexes import NewVectors
 from ..kb.index.on_disk import NewIndex
+from ..kb.index.owners import Owners
 from ..kb.kinds import ENTITY, NAMES
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.name_owners import names_and_owners
@@ -26,10 +28,17 @@ from .arguments import entities_given
 from .settings import LinkSettings
 
 PLURAL = {ENTITY: "entities", NAMES: "names"}
+STREAMS: dict[str, Callable] = {ENTITY: stream_entities, NAMES: stream_names}
+Encode = Callable[[str, Iterable, int], Iterable[np.ndarray]]
 
 
 def index_kb(
-    model: Model, kb: KnowledgeBase, fingerprints: Mapping[str, str], *, index_type: str, progress: bool
+    model: Model,
+    kb: KnowledgeBase,
+    fingerprints: Mapping[str, str],
+    index_type: str,
+    progress: bool,
+    encode: Encode | None = None,
 ) -> None:
     """Encode the entities of `kb`, or their names, and write their vectors into its folder, in place of those of these
     fingerprints.
@@ -40,16 +49,21 @@ def index_kb(
         fingerprints: Of the bi-encoder, by the kind of what is encoded.
         index_type: See `NewIndex`.
         progress: Whether to show a bar.
+        encode: Gives the vectors in place of this process, block by block: of a kind, of these entities or names, of
+            which there are so many.
     """
     check_text("linker.index", "index_type", index_type, 'give "auto", "flat" or what faiss\'s index_factory takes')
     metric = model.attrs["settings"]["similarity"]
     new = []
+    items: Iterable
+    owners: Owners | None
     for kind, fingerprint in fingerprints.items():
         if kind == NAMES:
-            names, owners = names_and_owners(kb)
-            blocks = stream_names(model, names, owners.n_vectors, progress=progress)
+            items, owners = names_and_owners(kb)
+            count = owners.n_vectors
         else:
-            blocks, owners = stream_entities(model, kb.entities(), len(kb), progress=progress), None
+            items, owners, count = kb.entities(), None, len(kb)
+        blocks = encode(kind, items, count) if encode else STREAMS[kind](model, items, count, progress=progress)
         new.append(NewIndex(fingerprint, blocks, vector_size(model), metric, owners, kind, index_type))
     kb.write_indexes(new)
 

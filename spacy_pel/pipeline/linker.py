@@ -278,12 +278,12 @@ class PelLinker(Upstream, TrainablePipe):
         """Have no KB from now on. reason: said where one is needed."""
         self.kb, self.session, self._kb_lost = None, None, reason
 
-    def index(self, *, index_type: str = "auto", progress: bool = True) -> None:
+    def index(self, *, index_type: str = "auto", progress: bool = True, encode: Callable | None = None) -> None:
         """Encode the KB and write the vectors that the setting `vectors` names into its folder, in place of those of
-        this encoder. It ends a training. For `index_type` see `NewIndex`."""
+        this encoder. It ends a training. For `index_type` see `NewIndex`, for `encode` `index_kb`."""
         from .indexing import index_kb
 
-        index_kb(self.model, self.require_kb(), self.fingerprints, index_type=index_type, progress=progress)
+        index_kb(self.model, self.require_kb(), self.fingerprints, index_type, progress, encode)
         self.session = None
         if self.tuned.nil_threshold is not None:
             warn_of_dropped_threshold(self.name)

@@ -102,7 +102,7 @@ class LinkedCounts:
 
 
 def count_linked(paths: Iterable[Path], vocab: Vocab, spans_key: str | None = None) -> LinkedCounts:
-    """Count what is linked in `paths`: `.jsonl` files, `.spacy` files, and folders of these.
+    """Count what is linked in `paths`: `.jsonl`, `.parquet` and `.spacy` files, and folders of these.
 
     Raises:
         PelError: A file has another suffix, or a line is no linked text; with file and line.

@@ -13,10 +13,13 @@ from ..corpora.docbin import SUFFIX, read_docs
 from ..errors import PelError
 from ..files.json_lines import numbered_lines, parse_object, text
 from ..files.lines import unpacked_suffix
+from ..files.parquet import require_parquet
 from ..kb.entity import NIL
 from ..mentions.links import links_of, mentions_of
 
-LINES = ".jsonl"
+LINES, PARQUET = ".jsonl", ".parquet"
+READ = (LINES, PARQUET, SUFFIX)
+ROWS = 1000  # of Parquet, that are read together
 SHAPE = '{"text": …, "ents": [{"text": …, "label": …, "kb_id": …, "kb_prob": …}, …]}, as `spacy pel link` writes it'
 
 
@@ -30,9 +33,9 @@ def files_in(path: Path) -> list[Path]:
         raise PelError(f"{path} does not exist; name what `spacy pel link` wrote")
     if not path.is_dir():
         return [path]
-    files = sorted(one for one in path.rglob("*") if unpacked_suffix(one) in (LINES, SUFFIX) and one.is_file())
+    files = sorted(one for one in path.rglob("*") if unpacked_suffix(one) in READ and one.is_file())
     if not files:
-        raise PelError(f"no {LINES} or {SUFFIX} file under {path}: name a folder that `spacy pel link` wrote to")
+        raise PelError(f"no {', '.join(READ)} file under {path}: name a folder that `spacy pel link` wrote to")
     return files
 
 
@@ -40,18 +43,20 @@ def linked_texts(path: Path, vocab: Vocab, spans_key: str | None) -> Iterator[li
     """The mentions of each text in a file, as far as they are linked or NIL: their text, label, kb_id and kb_prob.
 
     Args:
-        path: A `.jsonl` file, plain or `.gz`, or a `.spacy` file.
+        path: A `.jsonl` file, plain or `.gz`, a `.parquet` file, or a `.spacy` file.
         vocab: For `.spacy` files.
         spans_key: For `.spacy` files: the group of spans that was linked; None: the entities.
 
     Raises:
-        PelError: It has another suffix, or a line is no linked text; with file and line.
+        PelError: It has another suffix, or a line or row is no linked text; with file and line.
     """
+    if path.suffix == PARQUET:
+        return _of_rows(path)
     if path.suffix == SUFFIX:
         return (_of_doc(doc, spans_key) for doc in read_docs(path, vocab))
     if unpacked_suffix(path) == LINES:
         return _of_lines(path)
-    raise PelError(f"{path} is neither {LINES} nor {SUFFIX}; name what `spacy pel link` wrote")
+    raise PelError(f"{path} is none of {', '.join(READ)}; name what `spacy pel link` wrote")
 
 
 def _of_doc(doc: Doc, spans_key: str | None) -> list[dict[str, Any]]:
@@ -69,6 +74,18 @@ def _of_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
             yield _ents(parse_object(line, SHAPE))
         except PelError as error:
             raise PelError(f"{path}:{number}: {error}") from error
+
+
+def _of_rows(path: Path) -> Iterator[list[dict[str, Any]]]:
+    pyarrow, parquet = require_parquet()
+    try:
+        with parquet.ParquetFile(path) as file:
+            if "ents" not in file.schema_arrow.names:
+                raise PelError(f'{path}: has no column "ents"; name what `spacy pel link` wrote')
+            for batch in file.iter_batches(columns=["ents"], batch_size=ROWS):
+                yield from map(_ents, batch.to_pylist())
+    except pyarrow.ArrowException as error:
+        raise PelError(f"{path}: is no Parquet that can be read ({error}); link it again") from error
 
 
 def _ents(record: dict[str, Any]) -> list[dict[str, Any]]:

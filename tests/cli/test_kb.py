@@ -146,3 +146,20 @@ def test_info_says_that_a_file_of_names_is_searched(tmp_path, monkeypatch):
     kb = KnowledgeBase.create(tmp_path / "kb", ENTITIES)
     assert "file" in kb.meta["names"]
     assert "searched by 3-grams" in kb_command("info", kb.path)[1]
+
+
+def test_the_kb_of_an_installed_package_is_changed_with_a_warning(linker, tmp_path, monkeypatch):
+    package = tmp_path / "site" / "en_of_test_kb"
+    package.mkdir(parents=True)
+    load = f"import spacy\ndef load(**given):\n    return spacy.load({str(linker)!r}, **given)\n"
+    (package / "__init__.py").write_text(load)
+    (tmp_path / "site" / "en_of_test_kb-1.0.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: en_of_test_kb\nVersion: 1.0\n"
+    (tmp_path / "site" / "en_of_test_kb-1.0.dist-info" / "METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    new = tmp_path / "new.jsonl"
+    new.write_text('{"id": "D1", "name": "Newborn"}\n')
+    code, printed = kb_command("add", "en_of_test_kb", new)
+    assert code == 0 and printed.index("is an installed package: all who use") < printed.index("added 1 entity")
+    code, printed = kb_command("remove", linker, "D1")
+    assert code == 0 and "installed package" not in printed

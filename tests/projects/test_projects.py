@@ -528,3 +528,22 @@ def test_on_a_slice_of_the_real_data(copied, name, workflow, variables):
     check(
         folder, tuned=workflow == "small", text="Lithium carbonate toxicity in a newborn.", mention="Lithium carbonate"
     )
+
+
+def test_corpus(copied, made_data, tiny_bert):
+    """Linked alike by one process, two workers and Ray; with a worker and a driver of each killed once."""
+    pytest.importorskip("ray")
+    folder = copied("corpus")
+    sizes = {"n": 60, "shard": 10, "kill_n": 40, "kill_shard": 2, "rounds": 1}
+    run_project(folder, "all", data=made_data, encoder=tiny_bert, **sizes)
+    one, two, ray = (srsly.read_json(folder / "metrics" / f"{name}.json") for name in ("one", "two", "ray"))
+    assert one["texts"] == two["texts"] == ray["texts"] == 60 and one["mentions"] == ray["mentions"] >= 120
+    assert {sample["pid"] for sample in one["samples"]} and one["seconds"] > 0
+    identical = srsly.read_json(folder / "metrics" / "identical.json")
+    assert [found["differ"] for found in identical["others"].values()] == [[], []] and identical["lost"] == 0
+    for engine in ("ray", "local"):
+        rows = srsly.read_json(folder / "metrics" / f"kills-{engine}.json")["rows"]
+        assert [row["victim"] for row in rows] == ["worker", "driver"]
+        assert all(row["lost"] == row["twice"] == row["differ"] == 0 and row["redone"] <= 2 for row in rows)
+    table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
+    assert "ray: driver" in table and "core hours" in table

@@ -138,3 +138,18 @@ def test_what_holds_no_links_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     assert "no .jsonl or .spacy file under" in " ".join(run(tmp_path / "empty").output.split())
     assert "no mention is linked there" in " ".join(run(write_lines(tmp_path / "c.jsonl", [[]])).output.split())
+
+
+def test_parquet_is_counted_as_lines_are(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "p").mkdir()
+    rows = [{"id": str(i), "ents": ents} for i, ents in enumerate(TEXTS)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "p" / "a.parquet")
+    lines = count_linked([write_lines(tmp_path / "a.jsonl")], NLP.vocab)
+    assert summary(count_linked(files_in(tmp_path / "p"), NLP.vocab)) == summary(lines)
+    parquet.write_table(pyarrow.table({"id": ["1"]}), tmp_path / "none.parquet")
+    (tmp_path / "half.parquet").write_bytes((tmp_path / "p" / "a.parquet").read_bytes()[:50])
+    for name, message in (("none", 'no column "ents"'), ("half", "no Parquet that can be read")):
+        result = run(tmp_path / f"{name}.parquet")
+        assert result.exit_code == 1 and f"{name}.parquet" in result.output and message in result.output
