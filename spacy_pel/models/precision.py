@@ -11,6 +11,11 @@ from ..checks import check_choice
 
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
+# oneDNN, and PyTorch's bridge to it, each keep what they compiled for the latest 1,024 shapes of products. Batches of
+# text have ever new shapes: for MiniLM in bfloat16 that grows to some 400 MB. Both read this at their first product.
+for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+    os.environ.setdefault(_cache, "64")
+
 
 def check_precision(precision: str) -> None:
     """Check that a precision exists.
