@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from thinc.api import Model
 
 from ..checks import check_text
@@ -14,12 +15,24 @@ from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.index.indexes import NewVectors
 from ..kb.index.on_disk import NewIndex
+from ..kb.index.owners import Owners
 from ..kb.kinds import ENTITY, NAMES
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.name_owners import names_and_owners
 from ..kb.names.normal_form import distinct_names
-from ..models.bi_encoder import encode_entities, encode_names, stream_entities, stream_names, vector_size
+from ..kb.numbering import EntityRows
+from ..kb.several import counts_of, flat
+from ..models.bi_encoder import (
+    count_vectors,
+    encode_entities,
+    encode_names,
+    stream_entities,
+    stream_names,
+    vector_size,
+)
+from ..models.scoring.score import Score
 from ..search.hybrid import HybridSearch
+from ..search.scored_index import scored
 from ..search.search import Search, VectorSearch
 from ..search.weights import NameWeights
 from .arguments import entities_given
@@ -49,7 +62,8 @@ def index_kb(
             names, owners = names_and_owners(kb)
             blocks = stream_names(model, names, owners.n_vectors, progress=progress)
         else:
-            blocks, owners = stream_entities(model, kb.entities(), len(kb), progress=progress), None
+            blocks = stream_entities(model, kb.entities(), len(kb), progress=progress)
+            owners = Owners(EntityRows(np.repeat(kb.live_rows, count_vectors(model, kb.entities(), len(kb)))))
         new.append(NewIndex(fingerprint, blocks, vector_size(model), metric, owners, kind, index_type))
     kb.write_indexes(new)
 
@@ -72,7 +86,8 @@ def encoded(
 
 def _vectors_of(model: Model, kind: str, fingerprint: str, entities: Sequence[Entity]) -> NewVectors:
     if kind != NAMES:
-        return NewVectors(fingerprint, encode_entities(model, entities))
+        vectors = encode_entities(model, entities)
+        return NewVectors(fingerprint, flat(vectors), np.repeat(np.arange(len(entities)), counts_of(vectors)).tolist())
     names = [distinct_names(entity.name, entity.aliases) for entity in entities]
     owners = [place for place, own in enumerate(names) for _ in own]
     return NewVectors(fingerprint, encode_names(model, list(chain(*names))), owners)
@@ -80,6 +95,7 @@ def _vectors_of(model: Model, kind: str, fingerprint: str, entities: Sequence[En
 
 def search_of(
     kb: KnowledgeBase,
+    score: Score,
     fingerprints: Mapping[str, str],
     weights: NameWeights | None,
     settings: LinkSettings,
@@ -90,6 +106,7 @@ def search_of(
 
     Args:
         kb: The KB.
+        score: How the vectors of entities are scored.
         fingerprints: By kind, of the indexes to search.
         weights: What counts beside the similarity; None: nothing but, with both kinds of vectors, the other.
         settings: How to search.
@@ -99,7 +116,7 @@ def search_of(
         PelError: If the KB has no vectors of that encoder.
     """
     check_fingerprints(kb, fingerprints)
-    indexes = {kind: kb.entity_index(fingerprint) for kind, fingerprint in fingerprints.items()}
+    indexes = {kind: scored(kb.entity_index(fingerprint), score) for kind, fingerprint in fingerprints.items()}
     options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
     if compare_names is None:
         compare_names = weights is not None and weights.compare_texts

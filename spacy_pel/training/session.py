@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 from spacy.training import Example
-from thinc.api import Model, to_numpy
+from thinc.api import Model
 
 from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, both_ways
+from ..kb.several import Vectors
 from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
-from ..models.bi_encoder import row_builder, score_of
+from ..models.bi_encoder import in_numpy, row_builder, score_of
 from ..models.encoder import set_layer, tower_module
 from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
@@ -110,7 +111,7 @@ class TrainingSession:
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(rows.take(used))
         objective = self.objective
-        negatives = self._draw(not_wrong, to_numpy(vectors), self.live.part(allowed))
+        negatives = self._draw(not_wrong, in_numpy(vectors), self.live.part(allowed))
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         self.latest_batch = batch
@@ -128,8 +129,8 @@ class TrainingSession:
             objective.adversarial,
         )
 
-    def _draw(self, not_wrong: Sequence[Sequence[int]], queries: np.ndarray, part: LivePart) -> DrawnNegatives:
-        """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their `queries` (m, d)."""
+    def _draw(self, not_wrong: Sequence[Sequence[int]], queries: Vectors, part: LivePart) -> DrawnNegatives:
+        """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their vectors."""
         drawn = self.objective.negatives.sample(
             self._rng, part.numbers_of(not_wrong), len(part), queries, part, self.objective.loss.logit_scale
         )
