@@ -10,7 +10,6 @@ from thinc.api import Model
 
 from ..evaluation.ranking import find_mentions
 from ..mentions.gold import GoldMention
-from ..models.bi_encoder import score_of
 from ..search.find import Reading, find
 from ..search.weights import NO_NAMES
 from ..tuning.name_weights import GoldFound
@@ -46,7 +45,7 @@ def find_for(
     """
     settings = linker.settings
     reading = Reading(settings.top_k + deeper, None, settings.allowed_for, resolve_abbreviations)
-    search = search_of(linker.kb, score_of(linker.model), linker.fingerprints, NO_NAMES, settings, compare_names=True)
+    search = search_of(linker.model, linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
     return find_mentions(
         lambda spans: find(linker.model, linker.kb, search, spans, reading),
         mentions,

@@ -26,11 +26,11 @@ from ..models.bi_encoder import (
     count_vectors,
     encode_entities,
     encode_names,
+    score_of,
     stream_entities,
     stream_names,
     vector_size,
 )
-from ..models.scoring.score import Score
 from ..search.hybrid import HybridSearch
 from ..search.scored_index import scored
 from ..search.search import Search, VectorSearch
@@ -94,8 +94,8 @@ def _vectors_of(model: Model, kind: str, fingerprint: str, entities: Sequence[En
 
 
 def search_of(
+    model: Model,
     kb: KnowledgeBase,
-    score: Score,
     fingerprints: Mapping[str, str],
     weights: NameWeights | None,
     settings: LinkSettings,
@@ -105,8 +105,8 @@ def search_of(
     """The search of `kb` by the vectors of these fingerprints, by their kind, and by the texts of names.
 
     Args:
+        model: The bi-encoder, which says how the vectors of entities are scored.
         kb: The KB.
-        score: How the vectors of entities are scored.
         fingerprints: By kind, of the indexes to search.
         weights: What counts beside the similarity; None: nothing but, with both kinds of vectors, the other.
         settings: How to search.
@@ -116,6 +116,7 @@ def search_of(
         PelError: If the KB has no vectors of that encoder.
     """
     check_fingerprints(kb, fingerprints)
+    score = score_of(model)
     indexes = {kind: scored(kb.entity_index(fingerprint), score) for kind, fingerprint in fingerprints.items()}
     options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
     if compare_names is None:

@@ -14,6 +14,8 @@ from spacy_pel.models.scoring.dual import Dual
 from spacy_pel.models.scoring.multi_vector import MultiVector, SumOfMax
 from spacy_pel.models.scoring.poly import GeneralPoly, PolyEncoder
 from spacy_pel.models.several_pooling import Codes, FirstTokens
+from spacy_pel.training.layouts import per_mention
+from spacy_pel.training.negatives import DrawnNegatives
 
 D, T = 5, 7
 RNG = np.random.default_rng(0)
@@ -184,6 +186,20 @@ def test_codes_attend_over_real_tokens_alone():
     read = pooled(codes, *MENTIONS).vectors.detach().numpy()
     for i in range(len(MENTION_LENGTHS)):
         np.testing.assert_allclose(read[i], read_by(CODES, real(MENTIONS, i)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("score", [MultiVector(3), SumOfMax(), PolyEncoder(3)], ids=repr)
+def test_candidates_of_a_batch_are_scored_as_all_pairs_are(score):
+    of_mentions, of_entities = score.pooling_of_mentions("cls", False), score.pooling_of_entities("cls", False)
+    if isinstance(of_mentions, Codes):
+        of_mentions.set_codes(CODES)
+    mentions, entities = pooled(of_mentions, *MENTIONS), pooled(of_entities, *ENTITIES)
+    gold, drawn = np.arange(4), DrawnNegatives(np.array([[4], [5], [6], [7]]))
+    batch = per_mention(gold, [[0], [1], [2], [3]], drawn, in_batch=True)
+    every = score.all_pairs(mentions, entities).detach().numpy()
+    expected = [[own[i], own[4 + i], *own[:4]] for i, own in enumerate(every)]
+    scores = batch.scores(score, mentions, entities[batch.entity_places])
+    np.testing.assert_allclose(scores.detach().numpy(), expected, rtol=1e-12)
 
 
 def test_unit_length_is_that_of_each_vector():
