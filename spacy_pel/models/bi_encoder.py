@@ -11,22 +11,27 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from spacy.tokens import Span
 from spacy.util import minibatch
 from thinc.api import Model, to_numpy
 from thinc.types import Floats2d
 from tqdm import tqdm
 
-from ..checks import check_choice, check_flag, check_number, check_text
+from ..checks import check_choice, check_flag, check_number, check_text, refused
 from ..errors import PelError
 from ..kb.entity import Entity
+from ..kb.several import Several, Vectors, flat
 from .encoder import Tower, make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder, check_fits
 from .inputs import ENTITIES_AT_ONCE, LENT, MENTIONS, SECTION, SHORTEST_MENTION, RowBuilder, RowSettings
 from .listener import connect, listens, make_listening_tower
 from .pooling import POOLINGS, Pooling
 from .precision import check_precision
+from .scoring.bags import given
 from .scoring.dual import SIMILARITIES, Dual
+from .scoring.score import Score
+from .several_pooling import Codes
 from .token_rows import Readable, TokenRows
 
 UNREADABLE = -1
@@ -43,6 +48,7 @@ def make_bi_encoder(
     context: int | None = None,
     pooling: str = "mean",
     mentions: str = "windows",
+    score: Any = None,
 ) -> Model:
     """Build a bi-encoder without weights. An `encoder_loader` gives it those, or `spacy_pel.models.storage.load`.
 
@@ -62,13 +68,15 @@ def make_bi_encoder(
         mentions: How mentions are read: "windows" (each in a row of its own, between markers, as in the paper) or
             "document" (the row of a document is read once, and the vector of a mention is the mean over its pieces,
             whatever `pooling` says of entities).
+        score: How pairs are scored: `spacy_pel.DualScore.v1`, `spacy_pel.MultiVectorScore.v1`,
+            `spacy_pel.SumOfMax.v1`, `spacy_pel.PolyEncoder.v1` or `spacy_pel.GeneralPoly.v1`; None: the first.
 
     Returns:
         Model[tuple[Readable, TokenRows], tuple[Floats2d, Floats2d]]: the rows of m mentions and n entities to vectors
-        (m, hidden) and (n, hidden).
+        (m, hidden) and (n, hidden), or where the score keeps more, to `Several` each.
 
     Raises:
-        PelError: A setting does not exist.
+        PelError: A setting does not exist, or does not go with the score.
     """
     settings = dict(locals())
     check_choice(SECTION, "mentions", mentions, MENTIONS)
@@ -77,17 +85,30 @@ def make_bi_encoder(
     check_choice(SECTION, "pooling", pooling, POOLINGS)
     check_flag(SECTION, "shared_towers", shared_towers)
     check_precision(precision)
-    modules = [Tower(Pooling(pooling, similarity == "cosine"), precision) for _ in range(1 if shared_towers else 2)]
-    return _bi_encoder([make_tower(module) for module in modules], settings, rows)
+    score = _checked_score(settings)
+    kept = [own(pooling, similarity == "cosine") for own in (score.pooling_of_mentions, score.pooling_of_entities)]
+    modules = [Tower(own, precision) for own in (kept[:1] if shared_towers else kept)]
+    return _bi_encoder([make_tower(module) for module in modules], settings, rows, score)
 
 
-def _bi_encoder(towers: list[Model], settings: dict[str, Any], rows: RowSettings) -> Model:
+def _checked_score(settings: dict[str, Any]) -> Score:
+    """Return the score in `settings`, and leave there what is saved of it."""
+    score = Dual() if (own := settings.pop("score")) is None else own
+    if not isinstance(score, Score):
+        raise refused(SECTION, "score", score, 'make it a section with "@architectures": "spacy_pel.DualScore.v1"')
+    score.check(settings)
+    if score.setting is not None:
+        settings["score"] = score.setting
+    return score
+
+
+def _bi_encoder(towers: list[Model], settings: dict[str, Any], rows: RowSettings, score: Score | None = None) -> Model:
     return Model(
         "pel_bi_encoder",
         _forward,
         layers=towers,
         refs={"mention_tower": towers[0], "entity_tower": towers[-1]},
-        attrs={"settings": settings, "row_settings": rows, "row_builder": None, "score": Dual()},
+        attrs={"settings": settings, "row_settings": rows, "row_builder": None, "score": score or Dual()},
     )
 
 
@@ -204,6 +225,8 @@ def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
         transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
         if encoder.for_entities is not None and tower is own[-1]:
             transformer = encoder.for_entities
+        if isinstance(codes := tower_module(tower).pooling, Codes):
+            codes.new_codes(transformer.config.hidden_size)
         set_transformer(tower, transformer, builder.pad, builder.markers)
 
 
@@ -237,20 +260,32 @@ def row_builder(model: Model) -> RowBuilder:
     return model.attrs["row_builder"]
 
 
-def score_of(model: Model) -> Dual:
+def score_of(model: Model) -> Score:
     """Return how the bi-encoder's vectors are scored."""
     return model.attrs["score"]
 
 
-def encode_spans(model: Model, spans: Sequence[Span]) -> tuple[np.ndarray, np.ndarray]:
+def similarities(model: Model, mentions: Vectors, entities: Vectors) -> np.ndarray:
+    """Score each of n encoded mentions with the entity that lies at its place: (n,) float32."""
+    with torch.no_grad():
+        return score_of(model).own_pairs(given(mentions), given(entities))[:, 0].cpu().numpy()
+
+
+def all_similarities(model: Model, mentions: Vectors, entities: Vectors) -> np.ndarray:
+    """Score each of m encoded mentions with each of n encoded entities: (m, n) float32."""
+    with torch.no_grad():
+        return score_of(model).all_pairs(given(mentions), given(entities)).cpu().numpy()
+
+
+def encode_spans(model: Model, spans: Sequence[Span]) -> tuple[Vectors, np.ndarray]:
     """Encode the distinct ones of n mentions.
 
     Two spans are the same if their token rows and their texts are. The rows alone do not tell: one that was cut, or
     has a piece that the encoder does not know, can be that of several texts.
 
     Returns:
-        The vectors (d, hidden) float32 of the distinct mentions, and for every span (n,) the place of its vector, or
-        `UNREADABLE` for a span without a word piece.
+        The vectors (d, hidden) float32 of the distinct mentions, or `Several` each, and for every span (n,) its place
+        among them, or `UNREADABLE` for a span without a word piece.
     """
     rows, row_of = row_builder(model).mentions(spans).unique()
     lengths = rows.lengths
@@ -263,14 +298,47 @@ def encode_spans(model: Model, spans: Sequence[Span]) -> tuple[np.ndarray, np.nd
     return encoded[np.searchsorted(readable, [row for row, _ in numbers])], places
 
 
-def encode_entities(model: Model, entities: Iterable[Entity]) -> np.ndarray:
-    """Encode the records of n entities to vectors (n, hidden) float32."""
+def encode_entities(model: Model, entities: Iterable[Entity]) -> Vectors:
+    """Encode the records of n entities to vectors (n, hidden) float32, or to `Several` each."""
     return encode_entity_rows(model, row_builder(model).entities(entities))
 
 
+def vectors_per_entity(model: Model, rows: TokenRows) -> np.ndarray:
+    """Return how many vectors (n,) each of n entity rows is encoded to."""
+    counts = tower_module(model.get_ref("entity_tower")).pooling.counts(rows.lengths)
+    return np.ones(len(rows), dtype=np.int64) if counts is None else counts
+
+
+def count_vectors(model: Model, entities: Iterable[Entity], total: int) -> np.ndarray:
+    """Return how many vectors (total,) each of `total` entities is encoded to, without encoding any."""
+    if tower_module(model.get_ref("entity_tower")).pooling.counts(np.zeros(0, dtype=np.int64)) is None:
+        return np.ones(total, dtype=np.int64)
+    blocks = (row_builder(model).entities(block) for block in minibatch(entities, ENTITIES_AT_ONCE))
+    return np.concatenate([vectors_per_entity(model, rows) for rows in blocks])
+
+
 def encode_names(model: Model, names: Sequence[str]) -> np.ndarray:
-    """Encode n names, each as a mention that stands alone, to vectors (n, hidden) float32."""
-    return encode_mention_rows(model, row_builder(model).names(names))
+    """Encode n names, each as a mention that stands alone, to vectors (n, hidden) float32.
+
+    Raises:
+        PelError: The score compares a mention by several vectors.
+    """
+    check_reads_names(model)
+    return flat(encode_mention_rows(model, row_builder(model).names(names)))
+
+
+def check_reads_names(model: Model) -> None:
+    """Check that names can be searched by their vectors.
+
+    Raises:
+        PelError: The score compares a mention by several vectors, or names cannot be read as mentions.
+    """
+    if not score_of(model).one_vector:
+        raise PelError(
+            f"Names of a KB have one vector each, and {score_of(model).registered} compares a mention by several: set "
+            '[components.pel_linker] vectors = "entity".'
+        )
+    row_builder(model).check_reads_names()
 
 
 def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, progress: bool) -> Iterator[np.ndarray]:
@@ -283,9 +351,11 @@ def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, pro
         progress: Show a progress bar.
 
     Yields:
-        The vectors of a block, (n, hidden) float32.
+        The vectors of a block, (v, hidden) float32.
     """
-    yield from _stream(partial(encode_entities, model), entities, total, "Encoding entities", "ent", progress)
+    yield from _stream(
+        lambda block: flat(encode_entities(model, block)), entities, total, "Encoding entities", "ent", progress
+    )
 
 
 def stream_names(model: Model, names: Iterable[str], total: int, *, progress: bool) -> Iterator[np.ndarray]:
@@ -302,8 +372,8 @@ def _stream(
             bar.update(len(block))
 
 
-def encode_mention_rows(model: Model, rows: Readable) -> np.ndarray:
-    """Encode n mentions to vectors (n, hidden) float32.
+def encode_mention_rows(model: Model, rows: Readable) -> Vectors:
+    """Encode n mentions to vectors (n, hidden) float32, or to `Several` each.
 
     Raises:
         PelError: A vector is not finite.
@@ -311,8 +381,8 @@ def encode_mention_rows(model: Model, rows: Readable) -> np.ndarray:
     return _encode(model, "mention_tower", rows)
 
 
-def encode_entity_rows(model: Model, rows: TokenRows) -> np.ndarray:
-    """Encode n entity rows to vectors (n, hidden) float32.
+def encode_entity_rows(model: Model, rows: TokenRows) -> Vectors:
+    """Encode n entity rows to vectors (n, hidden) float32, or to `Several` each.
 
     Raises:
         PelError: A vector is not finite.
@@ -320,9 +390,15 @@ def encode_entity_rows(model: Model, rows: TokenRows) -> np.ndarray:
     return _encode(model, "entity_tower", rows)
 
 
-def _encode(model: Model, tower: str, rows: Readable) -> np.ndarray:
-    vectors = to_numpy(model.get_ref(tower).predict(rows))
-    if not np.isfinite(vectors).all():
+def in_numpy(vectors: Any) -> Vectors:
+    """Return what a tower has given, in numpy."""
+    own = to_numpy(flat(vectors))
+    return Several(own, vectors.counts) if isinstance(vectors, Several) else own
+
+
+def _encode(model: Model, tower: str, rows: Readable) -> Vectors:
+    vectors = in_numpy(model.get_ref(tower).predict(rows))
+    if not np.isfinite(flat(vectors)).all():
         raise PelError(
             f"The {tower.replace('_', ' ')} of pel_linker gives vectors that are not finite: its weights are broken. "
             "Copy the pipeline again, or train it again with a lower learn_rate."

@@ -45,6 +45,8 @@ class PairTower(Tower):
         separator: The token id of `[SEP]`, which ends the mention's part of a row.
     """
 
+    pooling: Pooling
+
     def __init__(self, pooling: Pooling, precision: str) -> None:
         super().__init__(pooling, precision)
         self.linear: nn.Linear | None = None

@@ -18,9 +18,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ..checks import refused
+from ..kb.several import Several, vector_places
 from .pooling import Pooling
 from .precision import compute_dtype
 from .predictions import for_predictions
+from .several_pooling import Codes, FirstTokens
 from .token_rows import PaddedBatch, Rows
 
 SUM, NORMALISED = LAYERS = ("sum", "normalised")
@@ -38,7 +40,7 @@ class Tower(nn.Module):
             "normalised".
     """
 
-    def __init__(self, pooling: Pooling, precision: str) -> None:
+    def __init__(self, pooling: Pooling | FirstTokens | Codes, precision: str) -> None:
         super().__init__()
         self.layer = SUM
         self.transformer: PreTrainedModel | None = None
@@ -55,10 +57,13 @@ class Tower(nn.Module):
     def forward(
         self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None, spots: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Encode a padded batch to one vector a row, (n, hidden), or one a spot, (k, hidden). See `states` and
-        `Pooling` for the arguments."""
+        """Encode a padded batch to one vector a row, (n, hidden), or as many as the pooling keeps, or one a spot,
+        (k, hidden). See `states` and `Pooling` for the arguments."""
         states = self.states(ids, mask, step)
-        return self.pooling(states, ids, mask) if spots is None else self.pooling.of_spots(states, spots)
+        if spots is None:
+            return self.pooling(states, ids, mask)
+        assert isinstance(self.pooling, Pooling)
+        return self.pooling.of_spots(states, spots)
 
     def states(
         self, ids: torch.Tensor, mask: torch.Tensor, step: torch.Tensor | None, **inputs: torch.Tensor
@@ -139,13 +144,13 @@ def set_layer(tower: Model, layer: str, section: str) -> None:
     module.layer = layer
 
 
-def make_tower(module: Tower) -> Model[Rows, Floats2d]:
+def make_tower(module: Tower) -> Model[Rows, Any]:
     """Put a tower without a transformer (see `set_transformer`) into a thinc layer.
 
     Returns:
-        A model that maps `Rows` of n things to vectors (n, hidden). Its backprop takes d_vectors (n, hidden) and
-        returns the gradient of every batch's input embeddings: a list of arrays (rows of the batch, its longest row,
-        hidden), in the order of `Rows.batches`.
+        A model that maps `Rows` of n things to vectors (n, hidden), or to `Several` each where the pooling keeps
+        several. Its backprop takes the gradient of all vectors (v, hidden) and returns that of every batch's input
+        embeddings: a list of arrays (rows of the batch, its longest row, hidden), in the order of `Rows.batches`.
     """
     transformer: Model = PyTorchWrapper_v3(
         module,
@@ -200,18 +205,22 @@ def token_batches(tower: Model, rows: Rows) -> Iterator[tuple[np.ndarray, Padded
     return rows.batches(TOKENS_AT_ONCE.get(device, TOKENS_AT_ONCE["cpu"]), tower.attrs["pad"])
 
 
-def _forward(model: Model, rows: Rows, is_train: bool) -> tuple[Floats2d, Callable]:
+def _forward(model: Model, rows: Rows, is_train: bool) -> tuple[Floats2d | Several, Callable]:
     xp = model.ops.xp
-    batches = token_batches(model, rows)
-    outputs = [(xp.asarray(indices), *model.layers[0](batch, is_train)) for indices, batch in batches]
-    vectors = xp.empty((len(rows), outputs[0][1].shape[1]), dtype=outputs[0][1].dtype) if outputs else xp.empty((0, 0))
-    for indices, output, _ in outputs:
-        vectors[indices] = output
+    counts = tower_module(model).pooling.counts(rows.lengths)
+    outputs = [
+        (xp.asarray(vector_places(indices, counts)), *model.layers[0](batch, is_train))
+        for indices, batch in token_batches(model, rows)
+    ]
+    total = len(rows) if counts is None else int(counts.sum())
+    vectors = xp.empty((total, outputs[0][1].shape[1]), dtype=outputs[0][1].dtype) if outputs else xp.empty((0, 0))
+    for places, output, _ in outputs:
+        vectors[places] = output
 
     def backprop(d_vectors: Floats2d) -> list:
-        return [backprop_batch(d_vectors[indices]) for indices, _, backprop_batch in outputs]
+        return [backprop_batch(d_vectors[places]) for places, _, backprop_batch in outputs]
 
-    return vectors, backprop
+    return vectors if counts is None else Several(vectors, counts), backprop
 
 
 def _to_torch(model: Model, batch: PaddedBatch, is_train: bool) -> tuple[ArgsKwargs, Callable]:

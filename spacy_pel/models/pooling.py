@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch.nn.functional import normalize
 
@@ -37,6 +38,9 @@ class Pooling:
             (n, hidden), one vector a row, in float32 or wider.
         """
         return self._mean(states, self._pooled(ids, mask))
+
+    def counts(self, lengths: np.ndarray) -> None:
+        """How many vectors rows of these `lengths` (n,) have: None for one each."""
 
     def of_spots(self, states: torch.Tensor, spots: torch.Tensor) -> torch.Tensor:
         """Take the mean over each of k spots of a padded batch.

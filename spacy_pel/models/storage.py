@@ -4,7 +4,8 @@ model/
   bi_encoder.json               the settings it was built with
   tokenizer/                    Hugging Face tokenizer files
   mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`; of one
-                                that listens to a `transformer` pipe model.safetensors only, its projection)
+                                that listens to a `transformer` pipe model.safetensors only, its projection); of one
+                                that reads with learnt codes codes.safetensors too
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import srsly
+from spacy.util import registry
 from thinc.api import Model
 
 from ..kb.kinds import ENTITY, NAMES
-from .bi_encoder import make_bi_encoder, make_transformer_listener, row_builder
+from .bi_encoder import check_reads_names, make_bi_encoder, make_transformer_listener, row_builder, score_of
 from .encoder import set_transformer, tower_module
 from .inputs import RowBuilder
 from .listener import LISTENER, set_projection
+from .several_pooling import Codes
 from .weights import (
     load_tokenizer,
     load_transformer,
@@ -32,6 +35,7 @@ from .weights import (
 )
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
+CODES = "codes.safetensors"
 TOWERS = ("mention", "entity")  # shared towers have the first only
 TOWER_OF = {ENTITY: "entity_tower", NAMES: "mention_tower"}  # which reads what an index has vectors of
 SETTINGS_OF = {
@@ -42,30 +46,35 @@ SETTINGS_OF = {
 
 def fingerprint(model: Model, kind: str = ENTITY) -> str:
     """Return a SHA-256 of all that decides the vector of an entity, or of a name: the weights and configuration of the
-    tower that reads it, the tokenizer and the settings of its rows. Equal fingerprints mean equal vectors, up to the
-    precision computed in.
+    tower that reads it, the tokenizer and the settings of its rows; of entities also how they are scored, with learnt
+    codes. Equal fingerprints mean equal vectors, up to the precision computed in.
 
     Args:
         model: A bi-encoder with weights.
         kind: What the vectors are of: "entity" or "names".
 
     Raises:
-        PelError: The bi-encoder has no weights, or reads no names.
+        PelError: The bi-encoder has no weights, or compares no vectors of names.
     """
     builder = row_builder(model)
     if kind == NAMES:
-        builder.check_reads_names()
+        check_reads_names(model)
     transformer: Any = tower_module(model.get_ref(TOWER_OF[kind])).transformer
+    weights = transformer.state_dict()
     settings = {key: model.attrs["settings"][key] for key in SETTINGS_OF[kind]}
     settings |= {key: getattr(transformer.config, key, None) for key in SHAPE}
     if kind == ENTITY and model.attrs["settings"].get("pooling") == "cls":  # the others treat entities alike
         settings["pooling"] = "cls"
+    if kind == ENTITY and (score := score_of(model).setting) is not None:
+        settings["score"] = score
+        if isinstance(codes := tower_module(model.get_ref("mention_tower")).pooling, Codes):
+            weights = weights | codes.state_dict()
     if kind != ENTITY:
         settings["kind"] = kind
         settings |= {} if builder.settings.mentions == "windows" else {"mentions": builder.settings.mentions}
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(builder.tokenizer.backend_tokenizer.to_str().encode())
-    for name, tensor in sorted(transformer.state_dict().items()):
+    for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
@@ -87,6 +96,8 @@ def save(model: Model, path: Path) -> None:
             save_weights(module, path / name / "model.safetensors")
         else:
             save_transformer(module.transformer, path / name)
+            if isinstance(module.pooling, Codes):
+                save_weights(module.pooling, path / name / CODES)
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
 
 
@@ -103,6 +114,8 @@ def load(path: Path, precision: str) -> Model:
     with reading(path, "bi-encoder"):
         settings: Any = srsly.read_json(path / "bi_encoder.json")
         make = make_transformer_listener if "upstream" in settings else make_bi_encoder
+        if "score" in settings:
+            settings |= registry.resolve({"score": settings["score"]})
         model = make(**{**settings, "precision": precision})
         model.attrs["row_builder"] = builder = RowBuilder(
             load_tokenizer(path / "tokenizer"), model.attrs["row_settings"]
@@ -111,5 +124,7 @@ def load(path: Path, precision: str) -> Model:
             if tower.has_ref(LISTENER):
                 set_projection(tower, load_weights(path / name / "model.safetensors"))
             else:
+                if isinstance(codes := tower_module(tower).pooling, Codes):
+                    codes.set_codes(load_weights(path / name / CODES)["codes"])
                 set_transformer(tower, load_transformer(path / name), builder.pad, builder.markers)
     return model

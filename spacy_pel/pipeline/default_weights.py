@@ -8,12 +8,15 @@ from ..search.weights import DEFAULT, NameWeights
 
 
 def default_weights(linker: Any) -> NameWeights | None:
-    """The weights of names of a linker that was not tuned: `DEFAULT`, and beside dot products as much as it is beside
-    cosines. None without a KB, and for a KB of format 2, whose names have no index."""
+    """The weights of names of a linker that was not tuned: `DEFAULT`, and beside dot products, or sums of them, as
+    much as it is beside cosines. None without a KB, and for a KB of format 2, whose names have no index."""
     kb = linker.kb
     if kb is None or "names" not in kb.meta:
         return None
     if linker.objective.loss.similarity == "cosine":
         return DEFAULT
     fingerprint = next(iter(linker.fingerprints.values()))
-    return DEFAULT.scaled(kb.entity_index(fingerprint).squared_length) if fingerprint in kb.indexes else DEFAULT
+    if fingerprint not in kb.indexes:
+        return DEFAULT
+    terms = linker.model.attrs["score"].terms(linker.model.attrs["row_settings"].mention_length)
+    return DEFAULT.scaled(terms * kb.entity_index(fingerprint).squared_length)

@@ -45,7 +45,7 @@ def find_for(
     """
     settings = linker.settings
     reading = Reading(settings.top_k + deeper, None, settings.allowed_for, resolve_abbreviations)
-    search = search_of(linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
+    search = search_of(linker.model, linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
     return find_mentions(
         lambda spans: find(linker.model, linker.kb, search, spans, reading),
         mentions,

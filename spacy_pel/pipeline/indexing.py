@@ -20,8 +20,19 @@ from ..kb.kinds import ENTITY, NAMES
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.name_owners import names_and_owners
 from ..kb.names.normal_form import distinct_names
-from ..models.bi_encoder import encode_entities, encode_names, stream_entities, stream_names, vector_size
+from ..kb.numbering import EntityRows
+from ..kb.several import counts_of, flat
+from ..models.bi_encoder import (
+    count_vectors,
+    encode_entities,
+    encode_names,
+    score_of,
+    stream_entities,
+    stream_names,
+    vector_size,
+)
 from ..search.hybrid import HybridSearch
+from ..search.scored_index import scored
 from ..search.search import Search, VectorSearch
 from ..search.weights import NameWeights
 from .arguments import entities_given
@@ -62,7 +73,8 @@ def index_kb(
             items, owners = names_and_owners(kb)
             count = owners.n_vectors
         else:
-            items, owners, count = kb.entities(), None, len(kb)
+            items, count = kb.entities(), len(kb)
+            owners = Owners(EntityRows(np.repeat(kb.live_rows, count_vectors(model, kb.entities(), len(kb)))))
         blocks = encode(kind, items, count) if encode else STREAMS[kind](model, items, count, progress=progress)
         new.append(NewIndex(fingerprint, blocks, vector_size(model), metric, owners, kind, index_type))
     kb.write_indexes(new)
@@ -86,13 +98,15 @@ def encoded(
 
 def _vectors_of(model: Model, kind: str, fingerprint: str, entities: Sequence[Entity]) -> NewVectors:
     if kind != NAMES:
-        return NewVectors(fingerprint, encode_entities(model, entities))
+        vectors = encode_entities(model, entities)
+        return NewVectors(fingerprint, flat(vectors), np.repeat(np.arange(len(entities)), counts_of(vectors)).tolist())
     names = [distinct_names(entity.name, entity.aliases) for entity in entities]
     owners = [place for place, own in enumerate(names) for _ in own]
     return NewVectors(fingerprint, encode_names(model, list(chain(*names))), owners)
 
 
 def search_of(
+    model: Model,
     kb: KnowledgeBase,
     fingerprints: Mapping[str, str],
     weights: NameWeights | None,
@@ -103,6 +117,7 @@ def search_of(
     """The search of `kb` by the vectors of these fingerprints, by their kind, and by the texts of names.
 
     Args:
+        model: The bi-encoder, which says how the vectors of entities are scored.
         kb: The KB.
         fingerprints: By kind, of the indexes to search.
         weights: What counts beside the similarity; None: nothing but, with both kinds of vectors, the other.
@@ -113,7 +128,8 @@ def search_of(
         PelError: If the KB has no vectors of that encoder.
     """
     check_fingerprints(kb, fingerprints)
-    indexes = {kind: kb.entity_index(fingerprint) for kind, fingerprint in fingerprints.items()}
+    score = score_of(model)
+    indexes = {kind: scored(kb.entity_index(fingerprint), score) for kind, fingerprint in fingerprints.items()}
     options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
     if compare_names is None:
         compare_names = weights is not None and weights.compare_texts

@@ -183,7 +183,7 @@ class PelLinker(Upstream, TrainablePipe):
         settings, kb = self.settings, self.require_kb()
         allowed_for = (lambda label: None) if unfiltered else settings.allowed_for
         reading = Reading(max(k, settings.top_k), k, allowed_for, settings.resolve_abbreviations)
-        search = search or search_of(kb, self.fingerprints, self.name_weights, settings)
+        search = search or search_of(self.model, kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 
     def links(self, found: "Sequence[Found]") -> list[Link]:

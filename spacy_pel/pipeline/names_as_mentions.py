@@ -14,8 +14,9 @@ from ..corpora.drawn_names import DrawnName, draw_names
 from ..kb.entity import Entity
 from ..kb.kinds import ENTITY, NAMES
 from ..kb.names.normal_form import distinct_names, normalized
+from ..kb.several import Vectors
 from ..mentions.gold import GoldMention
-from ..models.bi_encoder import UNREADABLE, encode_entities, encode_names, encode_spans, row_builder
+from ..models.bi_encoder import UNREADABLE, encode_entities, encode_names, encode_spans, row_builder, similarities
 from ..search import parts
 from ..tuning.held_out import without_entities, without_name
 from ..tuning.name_weights import GoldFound
@@ -88,12 +89,12 @@ def _parts_without(
     spans = [drawn[one.number].span for one in held_out]
     vectors, places = encode_spans(linker.model, spans)
     new: dict[int, dict[str, dict[str, float]]] = {}
-    similarities = _similarities(linker, held_out, vectors, places)
+    similar = _similarities(linker, held_out, vectors, places)
     for i, one in enumerate(held_out):
         if places[i] == UNREADABLE:
             continue
         alike = linker.kb.names.match(spans[i].text).similarities(list(map(normalized, one.names)))
-        own = {part: float(values[i]) for part, values in similarities.items()}
+        own = {part: float(values[i]) for part, values in similar.items()}
         new.setdefault(one.number, {})[one.entity.id] = own | {parts.NGRAM: float(alike.max())}
     return new
 
@@ -110,7 +111,7 @@ def _held_out(drawn: Sequence[DrawnName], numbers: Sequence[int]) -> Iterator[_H
 
 
 def _similarities(
-    linker: CanFind, held_out: Sequence[_HeldOut], vectors: np.ndarray, places: np.ndarray
+    linker: CanFind, held_out: Sequence[_HeldOut], vectors: Vectors, places: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Of each name, and of its entity without it, the similarities (n,) by the parts that they are."""
     if not held_out:
@@ -118,13 +119,12 @@ def _similarities(
     queries = vectors[places]  # an unreadable one has any, which nobody looks at
     own: dict[str, np.ndarray] = {}
     if ENTITY in linker.fingerprints:
-        own[parts.SIMILARITY] = np.einsum(
-            "nd,nd->n", queries, encode_entities(linker.model, [h.entity for h in held_out])
-        )
+        entities = encode_entities(linker.model, [one.entity for one in held_out])
+        own[parts.SIMILARITY] = similarities(linker.model, queries, entities)
     if NAMES in linker.fingerprints:
         counts = np.array([len(one.names) for one in held_out])
         names = encode_names(linker.model, list(chain.from_iterable(one.names for one in held_out)))
-        each = np.einsum("nd,nd->n", queries.repeat(counts, axis=0), names)
+        each = similarities(linker.model, queries[np.repeat(np.arange(len(counts)), counts)], names)
         best = np.maximum.reduceat(each, np.cumsum(counts) - counts)
         own[parts.NAMES if ENTITY in linker.fingerprints else parts.SIMILARITY] = best
     return own

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..kb.index.entity_index import EntityIndex, Nearest
+from ..kb.index.entity_index import Nearest
 from ..kb.kinds import ENTITY, NAMES
 from ..kb.names.name_index import NameIndex
 from ..kb.numbering import EntityRows
+from ..kb.several import Vectors
 from . import parts
+from .scored_index import AnyIndex
 from .search import Queries, Scored
 from .weights import NO_NAMES, NameWeights
 
@@ -32,7 +34,7 @@ class HybridSearch:
 
     def __init__(
         self,
-        indexes: Mapping[str, EntityIndex],
+        indexes: Mapping[str, AnyIndex],
         names: NameIndex | None = None,
         weights: NameWeights | None = None,
         **options: Any,
@@ -75,7 +77,7 @@ class HybridSearch:
         return self._ranked(pairs[there], {part: values[there] for part, values in own.items()}, len(block))
 
     def _similarities(
-        self, kind: str, vectors: np.ndarray, pairs: np.ndarray, near: np.ndarray, side: Nearest
+        self, kind: str, vectors: Vectors, pairs: np.ndarray, near: np.ndarray, side: Nearest
     ) -> tuple[np.ndarray, np.ndarray]:
         """For each of `pairs` (n,) how similar the best vector is (n,), and which of the entity's that is (n,): as the
         `side` has found it for its own (b, k), else compared now."""

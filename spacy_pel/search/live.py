@@ -12,12 +12,23 @@ from thinc.api import Model
 from tqdm import tqdm
 
 from ..kb.allowed import Allowed
+from ..kb.index.entity_index import EntityIndex
+from ..kb.index.owners import Owners
 from ..kb.index.vectors import VectorIndex
 from ..kb.knowledge_base import KnowledgeBase
-from ..kb.numbering import EntityPlaces, EntityRows, VectorNumbers
-from ..models.bi_encoder import encode_entity_rows, row_builder, vector_size
+from ..kb.numbering import EntityPlaces, EntityRows
+from ..kb.several import Vectors, flat
+from ..models.bi_encoder import (
+    all_similarities,
+    encode_entity_rows,
+    row_builder,
+    score_of,
+    vector_size,
+    vectors_per_entity,
+)
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.token_rows import TokenRows
+from .scored_index import AnyIndex, scored
 from .search import VectorSearch
 
 MAX_AGE = 1  # updates by which the vectors may lag when they are searched
@@ -50,18 +61,18 @@ class LivePart:
         """The places of the entities with these `numbers`, of the same shape; -1 stays as it is."""
         return numbers if self._places is None else np.where(numbers < 0, numbers, self._places[numbers])
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The scores (m, k) and numbers (m, k) of the `k` entities that are best for each of `queries` (m, d)."""
+    def search(self, queries: Vectors, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The scores (m, k) and numbers (m, k) of the `k` entities that are best for each of m `queries`."""
         index = self._live.refresh() if self._live.index is None else self._live.index
-        within = None if self._places is None else VectorNumbers(self._places)
+        within = None if self._places is None else EntityRows(self._places)
         scores, found = index.search(queries, k, within=within)
         if self._places is None:
             return scores, found
         return scores, np.where(found < 0, found, np.searchsorted(self._places, found))
 
-    def encode(self, numbers: np.ndarray) -> np.ndarray:
-        """The vectors (n, d) of the entities with these `numbers` (n,) under the present weights."""
-        return self._live.encode(EntityPlaces(self.places_of(numbers)))
+    def scores(self, queries: Vectors, numbers: np.ndarray) -> np.ndarray:
+        """The scores (m, n) of m `queries` with the entities with these `numbers` (n,), as these are encoded now."""
+        return self._live.scores(queries, EntityPlaces(self.places_of(numbers)))
 
 
 class LiveIndex:
@@ -74,7 +85,7 @@ class LiveIndex:
         self._model, self._kb = model, kb
         self.rows = kb.live_rows
         self._token_rows: TokenRows | None = None
-        self.index: VectorIndex | None = None
+        self.index: AnyIndex | None = None  # whose rows are places
         self._age = 0
 
     def __len__(self) -> int:
@@ -105,22 +116,22 @@ class LiveIndex:
         places = None if allowed is None else self.places_of(self._kb.rows_allowed(allowed))
         return LivePart(self, places)
 
-    def encode(self, places: EntityPlaces) -> np.ndarray:
-        """The vectors (n, d) of the entities at `places` (n,) under the present weights."""
-        return encode_entity_rows(self._model, self.token_rows.take(places))
+    def scores(self, queries: Vectors, places: EntityPlaces) -> np.ndarray:
+        """The scores (m, n) of m `queries` with the entities at `places` (n,), as these are encoded now."""
+        return all_similarities(self._model, queries, encode_entity_rows(self._model, self.token_rows.take(places)))
 
     def updated(self) -> None:
         """Note that the weights of the entity tower have changed."""
         self._age += 1
 
-    def refresh(self) -> VectorIndex:
+    def refresh(self) -> AnyIndex:
         """Encode the whole KB with the entity tower as it is now, unless it is as it was."""
         if self.index is not None and not self._age:
             return self.index
         start = perf_counter()
         self.index = None  # its memory is free before the new one grows
         gpus = self._model.ops.device_type == "gpu"
-        self.index = VectorIndex.stream(self._vectors(self.token_rows), vector_size(self._model), gpus=gpus)
+        self.index = self._encoded(self.token_rows, gpus=gpus)
         self._age = 0
         logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self):,}", perf_counter() - start)
         return self.index
@@ -137,23 +148,30 @@ class LiveIndex:
     def search_over(self, rows: EntityRows) -> VectorSearch:
         """A search over the entities at these `rows` (n,) alone, ascending, which are encoded now."""
         start = perf_counter()
-        own = self.token_rows.take(self.places_of(rows))
-        index = VectorIndex.stream(self._vectors(own), vector_size(self._model))
+        index = self._encoded(self.token_rows.take(self.places_of(rows)))
         logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)
         return VectorSearch(lambda vectors, k, within: self._found(index, rows, vectors, k, within))
 
     @staticmethod
     def _found(
-        index: VectorIndex, rows: EntityRows, vectors: np.ndarray, k: int, within: EntityRows | None
+        index: AnyIndex, rows: EntityRows, vectors: Vectors, k: int, within: EntityRows | None
     ) -> tuple[np.ndarray, EntityRows]:
-        """What `index`, whose vectors are those of `rows`, finds, as rows of the KB."""
-        numbers = None if within is None else VectorNumbers(np.isin(rows, within).nonzero()[0])
+        """What `index`, whose entities are those at `rows`, finds, as rows of the KB."""
+        numbers = None if within is None else EntityRows(np.isin(rows, within).nonzero()[0])
         scores, found = index.search(vectors, k, within=numbers)
         return scores, EntityRows(np.where(found < 0, found, rows[found]))
+
+    def _encoded(self, rows: TokenRows, *, gpus: bool = False) -> AnyIndex:
+        """An index of n entities, numbered from 0, as they are encoded now."""
+        model, counts = self._model, vectors_per_entity(self._model, rows)
+        vectors = VectorIndex.stream(self._vectors(rows), vector_size(model), gpus=gpus)
+        owners = Owners(EntityRows(np.repeat(np.arange(len(rows)), counts)))
+        metric = model.attrs["settings"]["similarity"]
+        return scored(EntityIndex.in_memory(vectors, owners, len(rows), metric), score_of(model))
 
     def _vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
         with tqdm(total=len(rows), desc="Encoding entities", **BAR) as bar:
             for start in range(0, len(rows), ENTITIES_AT_ONCE):
                 block = np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))
-                yield encode_entity_rows(self._model, rows.take(block))
+                yield flat(encode_entity_rows(self._model, rows.take(block)))
                 bar.update(len(block))

@@ -9,6 +9,7 @@ import numpy as np
 from spacy.tokens import Span
 
 from ..kb.numbering import EntityRows
+from ..kb.several import Vectors
 from ..kb.stretches import stretches
 from ..mentions.links import RankedIds
 from .parts import SIMILARITY
@@ -19,12 +20,12 @@ class Queries(NamedTuple):
 
     Attributes:
         texts: Their texts, q of them.
-        vectors: Their vectors (q, d) float32.
+        vectors: Their vectors (q, d) float32, or `Several` each.
         lang: The code of their language.
     """
 
     texts: Sequence[str]
-    vectors: np.ndarray
+    vectors: Vectors
     lang: str = ""
 
 
@@ -81,11 +82,11 @@ class VectorSearch:
     """A search by inner product alone.
 
     Args:
-        search: From vectors (q, d), k and the rows to search in to scores (q, k) and rows (q, k), best first, with row
-            -1 where there are fewer.
+        search: From the vectors of q queries, k and the rows to search in to scores (q, k) and rows (q, k), best first,
+            with row -1 where there are fewer.
     """
 
-    def __init__(self, search: Callable[[np.ndarray, int, EntityRows | None], tuple[np.ndarray, EntityRows]]) -> None:
+    def __init__(self, search: Callable[[Vectors, int, EntityRows | None], tuple[np.ndarray, EntityRows]]) -> None:
         self._search = search
 
     def __call__(self, queries: Queries, k: int, within: EntityRows | None = None) -> Scored:

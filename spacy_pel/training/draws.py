@@ -7,23 +7,25 @@ from typing import Protocol
 
 import numpy as np
 
+from ..kb.several import Vectors
+
 NONE = -1
 
 Scored = tuple[np.ndarray, np.ndarray]  # the scores and places of entities, best first
 
 
 class CanSearch(Protocol):
-    """An index of entities: for queries (m, d) the scores (m, k) and places (m, k) of the `k` best, best first."""
+    """An index of entities: for m queries the scores (m, k) and places (m, k) of the `k` best, best first."""
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]: ...
+    def search(self, queries: Vectors, k: int) -> tuple[np.ndarray, np.ndarray]: ...
 
 
-def best_wrong(index: CanSearch, queries: np.ndarray, correct: Sequence[Sequence[int]], depth: int) -> list[Scored]:
+def best_wrong(index: CanSearch, queries: Vectors, correct: Sequence[Sequence[int]], depth: int) -> list[Scored]:
     """Search the `depth` best wrong entities of every mention.
 
     Args:
-        index: The keys of the entities, in their order.
-        queries: (m, d), one a mention.
+        index: Of the entities, in their order.
+        queries: The vectors of m mentions.
         correct: The places of the right entities of each mention.
         depth: How many to find.
     """

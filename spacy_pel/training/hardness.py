@@ -35,7 +35,7 @@ def hardness(draw: LatestDraw, pool: int, seed: int) -> Hardness | None:
         return None
     drawn = np.random.default_rng(seed).permutation(len(draw.part))[:pool]
     numbers = np.union1d(drawn, draw.hard[used])
-    scores = draw.queries @ draw.part.encode(numbers).T
+    scores = draw.part.scores(draw.queries, numbers)
     wrong = np.array([~np.isin(numbers, own) for own in draw.not_wrong])
     hard = np.take_along_axis(scores, np.searchsorted(numbers, np.where(used, draw.hard, numbers[0])), axis=1)
     ranks = 1 + ((scores[:, None] > hard[:, :, None]) & wrong[:, None]).sum(axis=2)[used]

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from ..checks import check_choice
-from ..models.scoring.dual import Dual
+from ..models.scoring.bags import Given
+from ..models.scoring.score import Score
 from .negatives import NONE, DrawnNegatives
 
 
@@ -36,13 +37,13 @@ class TrainingBatch:
     candidates: Literal["all", "own", "own and gold"]
     log_q: np.ndarray | None = None
 
-    def scores(self, score: Dual, mentions: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:
+    def scores(self, score: Score, mentions: Given, entities: Given) -> torch.Tensor:
         """Score every mention against its candidates.
 
         Args:
             score: How pairs are scored.
-            mentions: (m, d), the encoded mentions.
-            entities: (r, d), the encoded entities.
+            mentions: The m encoded mentions.
+            entities: The r encoded entities.
 
         Returns:
             (m, c).

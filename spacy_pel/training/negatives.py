@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checks import check_choice, check_count, check_flag, check_number
 from ..errors import PelError
+from ..kb.several import Vectors
 from .draws import (
     NONE,
     CanSearch,
@@ -107,7 +108,7 @@ class NegativeSampler(ABC):
         rng: np.random.Generator,
         correct: Sequence[Sequence[int]],
         n_entities: int,
-        queries: np.ndarray,
+        queries: Vectors,
         index: CanSearch | None = None,
         logit_scale: float = 1.0,
     ) -> DrawnNegatives:
@@ -117,8 +118,8 @@ class NegativeSampler(ABC):
             rng: The source of randomness.
             correct: For each of m mentions the places of the entities that are right.
             n_entities: The number of entities that are trained with.
-            queries: (m, d), what the index is searched with.
-            index: The keys of the entities; needed for hard negatives.
+            queries: The vectors of m mentions, which the index is searched with.
+            index: Of the entities; needed for hard negatives.
             logit_scale: What makes a training logit of a score.
 
         Raises:

@@ -12,8 +12,10 @@ from thinc.types import Floats2d
 
 from ..checks import check_flag, check_number, refused
 from ..errors import PelError
+from ..kb.several import Several
 from ..models.encoder import is_frozen, token_batches
-from ..models.scoring.dual import Dual
+from ..models.scoring.bags import given
+from ..models.scoring.score import Score
 from ..models.token_rows import TokenRows
 from .adversarial import FGSM
 from .layouts import TrainingBatch
@@ -88,11 +90,11 @@ def _check_kind(key: str, value: Any, attribute: str, registered: str) -> None:
 
 def backpropagate(
     entity_tower: Model,
-    mentions: Floats2d,
+    mentions: Floats2d | Several,
     backprop_mentions: Callable[[Floats2d], Any],
     batch: TrainingBatch,
     entity_rows: TokenRows,
-    score: Dual,
+    score: Score,
     loss: Loss,
     adversarial: FGSM | None,
 ) -> float:
@@ -100,7 +102,7 @@ def backpropagate(
 
     Args:
         entity_tower: The tower that encodes `entity_rows`.
-        mentions: (m, d), what the mention tower has given.
+        mentions: What the mention tower has given for m mentions.
         backprop_mentions: Its callback.
         batch: The entities and what they are to each mention.
         entity_rows: The token rows of `batch.entity_places`, in that order.
@@ -129,19 +131,23 @@ def backpropagate(
 
 
 def loss_and_gradients(
-    mentions: Floats2d, entities: Floats2d, batch: TrainingBatch, score: Dual, loss: Loss
+    mentions: Floats2d | Several, entities: Floats2d | Several, batch: TrainingBatch, score: Score, loss: Loss
 ) -> tuple[float, Any, Any]:
-    """Return the sum of the losses of m mentions, and its gradients by their vectors (m, d) and by those of the
-    entities (r, d)."""
+    """Return the sum of the losses of m mentions, and its gradients by all their vectors (v, d) and by all those of the
+    entities (u, d)."""
     device = get_torch_default_device()
-    mention_vectors = xp2torch(mentions, requires_grad=True, device=device)
-    entity_vectors = xp2torch(entities, requires_grad=True, device=device)
+    leaves: list[torch.Tensor] = []
+
+    def leaf(vectors: Any, device: torch.device) -> torch.Tensor:
+        leaves.append(xp2torch(vectors, requires_grad=True, device=device))
+        return leaves[-1]
+
+    scores = batch.scores(score, given(mentions, leaf), given(entities, leaf))
     positives = torch.as_tensor(batch.positives, device=device)
     negatives = torch.as_tensor(batch.negatives, device=device)
-    scores = batch.scores(score, mention_vectors, entity_vectors)
     fixed = scores.detach().requires_grad_()
     drawn = () if not loss.needs_log_q else (torch.as_tensor(batch.log_q, dtype=scores.dtype, device=device),)
     value = loss(fixed, positives, negatives, *drawn).sum()
     scores.backward(score_gradient(value, fixed, positives, negatives))
-    assert mention_vectors.grad is not None and entity_vectors.grad is not None
-    return value.item(), torch2xp(mention_vectors.grad), torch2xp(entity_vectors.grad)
+    d_mentions, d_entities = (torch2xp(own.grad) for own in leaves if own.grad is not None)
+    return value.item(), d_mentions, d_entities

@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 from spacy.training import Example
-from thinc.api import Model, to_numpy
+from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, both_ways
+from ..kb.several import Vectors
 from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
-from ..models.bi_encoder import row_builder, score_of
+from ..models.bi_encoder import in_numpy, row_builder, score_of
 from ..models.encoder import freeze, set_layer, tower_module
 from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
@@ -41,13 +42,13 @@ class LatestDraw(NamedTuple):
     """The hard negatives of m mentions of a batch, or of its last part.
 
     Attributes:
-        queries: (m, d), the mentions as they were encoded for the draw.
+        queries: The vectors of the mentions, as they were encoded for the draw.
         not_wrong: For each the numbers of the entities in `part` that are no negatives of it.
         hard: (m, h), the numbers of its hard negatives; -1 where the KB has no more.
         part: The entities that they were drawn from.
     """
 
-    queries: np.ndarray
+    queries: Vectors
     not_wrong: Sequence[Sequence[int]]
     hard: np.ndarray
     part: LivePart
@@ -140,7 +141,7 @@ class TrainingSession:
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(rows.take(used))
         objective = self.objective
-        negatives = self._draw(not_wrong, to_numpy(vectors), self.live.part(allowed))
+        negatives = self._draw(not_wrong, in_numpy(vectors), self.live.part(allowed))
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         self.latest_batch = batch
@@ -158,10 +159,10 @@ class TrainingSession:
             objective.adversarial,
         )
 
-    def _draw(self, not_wrong: Sequence[Sequence[int]], queries: np.ndarray, part: LivePart) -> DrawnNegatives:
-        """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their `queries` (m, d)."""
+    def _draw(self, not_wrong: Sequence[Sequence[int]], queries: Vectors, part: LivePart) -> DrawnNegatives:
+        """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their vectors."""
         sampler, not_wrong = self.objective.negatives, part.numbers_of(not_wrong)
-        index = Rescored(part, sampler.rescored, part.encode) if sampler.rescored else part
+        index = Rescored(part, sampler.rescored, part.scores) if sampler.rescored else part
         drawn = sampler.sample(self._rng, not_wrong, len(part), queries, index, self.objective.loss.logit_scale)
         if sampler.n_hard:
             self.latest_draw = LatestDraw(queries, not_wrong, drawn.places[:, : sampler.n_hard], part)

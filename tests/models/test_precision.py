@@ -33,7 +33,9 @@ print(used_after(range(101, 301)) - first)
 def printed(code: str, **variables: str) -> str:
     inherited = {name: value for name, value in os.environ.items() if name not in CACHES}
     environment = {**inherited, "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_caches_of_compiled_products_are_small_unless_the_user_has_set_them():

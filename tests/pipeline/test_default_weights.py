@@ -8,6 +8,9 @@ from tiny import make_kb
 
 from spacy_pel.kb.index import entity_index
 from spacy_pel.kb.index.vectors import ExactIndex
+from spacy_pel.models.scoring.dual import Dual
+from spacy_pel.models.scoring.multi_vector import MultiVector, SumOfMax
+from spacy_pel.models.scoring.poly import GeneralPoly, PolyEncoder
 from spacy_pel.pipeline.default_weights import default_weights
 from spacy_pel.search.weights import DEFAULT
 
@@ -21,9 +24,15 @@ def kb(tmp_path):
     return kb
 
 
-def linker(kb, similarity="dot", fingerprint="a"):
+def linker(kb, similarity="dot", fingerprint="a", score=None):
     loss = SimpleNamespace(similarity=similarity)
-    return SimpleNamespace(kb=kb, objective=SimpleNamespace(loss=loss), fingerprints={"entity": fingerprint})
+    attrs = {"score": score or Dual(), "row_settings": SimpleNamespace(mention_length=48)}
+    return SimpleNamespace(
+        kb=kb,
+        objective=SimpleNamespace(loss=loss),
+        fingerprints={"entity": fingerprint},
+        model=SimpleNamespace(attrs=attrs),
+    )
 
 
 def test_beside_dot_products_they_grow_with_the_vectors(kb):
@@ -31,6 +40,14 @@ def test_beside_dot_products_they_grow_with_the_vectors(kb):
     assert default_weights(linker(kb)) == pytest.approx((DEFAULT.ngram * mean, DEFAULT.exact * mean, None))
     assert default_weights(linker(kb, "cosine")) == default_weights(linker(kb, fingerprint="b")) == DEFAULT
     assert default_weights(linker(None)) is None
+
+
+@pytest.mark.parametrize(
+    "score, terms", [(MultiVector(8), 1), (PolyEncoder(16), 1), (GeneralPoly(16, 4), 4), (SumOfMax(), 48)], ids=repr
+)
+def test_beside_sums_of_products_they_grow_with_the_terms(kb, score, terms):
+    one, all_ = (default_weights(linker(kb, score=own)) for own in (Dual(), score))
+    assert (all_.ngram, all_.exact) == pytest.approx((terms * one.ngram, terms * one.exact))
 
 
 def test_a_sample_is_read_once(kb, monkeypatch):

@@ -361,6 +361,28 @@ def test_ablation(copied, made_data, tiny_bert):
         assert len(shares) == 3 and sum(shares) == pytest.approx(1) and min(shares) > 0
 
 
+def test_score_functions(copied, made_data, tiny_bert):
+    copied("bc5cdr")
+    folder = copied("hard_negatives")
+    variables = {"data": made_data, "encoder": tiny_bert, "score_steps": 3, "others": 20, "mentions": 20}
+    run_project(folder, "scores-data", **variables)
+    for score, p in (("som", 50), ("poly-4", 0)):
+        run_project(folder, "scores", score=score, p=p, **variables)
+    printed = run_project(folder, "scores-table")
+    rows = [line.split("|")[1:4] for line in printed.splitlines() if line.startswith("|")][2:]
+    assert [[cell.strip() for cell in row] for row in rows] == [["som", "mixed", "3"], ["poly-4", "random", "3"]]
+    metrics = srsly.read_json(folder / "metrics" / "scores" / "som-50-0.json")
+    assert metrics["n_mentions"] == metrics["n_in_kb"] == 12 and metrics["recall_at_64"] > 0.9
+    config = Config().from_disk(folder / "training" / "poly-4-0-0" / "train.cfg")["components"]["pel_linker"]
+    assert config["model"]["score"] == {"@architectures": "spacy_pel.PolyEncoder.v1", "m": 4}
+    assert config["negatives"]["p"] == 0 and config["negatives"]["draw"] == "sample"
+    printed = run_project(folder, "scores-candidates")
+    assert [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("| ")][2:] == [
+        "all entities",
+        *(f"candidates of single vectors, about {n} · k" for n in (1, 4, 16)),
+    ]
+
+
 def test_okb_nil(copied, made_data, tiny_bert):
     copied("bc5cdr")
     folder = copied("okb_nil")

@@ -408,6 +408,21 @@ def test_a_ranker_is_trained_and_measured_on_what_it_was_not_tuned_on(tmp_path, 
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"ranker.png", "ranker.svg"}
 
 
+def test_score_functions_by_the_names_of_the_paper():
+    scores = script("scores", "hard_negatives")
+    made = [registry.resolve({"score": scores.section_of(name)})["score"] for name in scores.SCORES]
+    assert [repr(one) for one in made] == [
+        "Dual()",
+        "MultiVector(m=8)",
+        "SumOfMax()",
+        "PolyEncoder(m=16)",
+        "GeneralPoly(m=16, entity_vectors=8)",
+    ]
+    for name in ("multi", "som-4", "cross-4"):
+        with pytest.raises(typer.BadParameter, match="is none of"):
+            scores.section_of(name)
+
+
 def test_the_bias_of_hard_negatives_goes_and_that_of_random_ones_stays(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     synthetic = script("synthetic", "hard_negatives")

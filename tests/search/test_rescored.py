@@ -15,7 +15,9 @@ QUERIES = unit_vectors(5, 8, seed=2)
 def rescored(depth, old=OLD, new=NEW):
     encoded = []
     index = Rescored(
-        VectorIndex.stream([old], 8), depth, lambda numbers: encoded.append(numbers.tolist()) or new[numbers]
+        VectorIndex.stream([old], 8),
+        depth,
+        lambda queries, numbers: encoded.append(numbers.tolist()) or queries @ new[numbers].T,
     )
     return index, encoded
 

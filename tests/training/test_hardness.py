@@ -24,8 +24,8 @@ class Part:
     def __len__(self):
         return len(VECTORS)
 
-    def encode(self, numbers):
-        return VECTORS[numbers]
+    def scores(self, queries, numbers):
+        return queries @ VECTORS[numbers].T
 
 
 def draw(hard, not_wrong=((0,), (1, 2), (3,))):
@@ -93,7 +93,9 @@ def test_hard_negatives_of_a_label_are_ranked_among_what_it_allows(make):
     (part,) = {linker.session.latest_draw.part}
     assert len(part) == 6
     vectors = encode_entity_rows(linker.model, linker.session.live.token_rows)
-    np.testing.assert_allclose(part.encode(np.array([0, 5])), vectors[part.places_of(np.array([0, 5]))], atol=1e-5)
+    own = vectors[part.places_of(np.array([0, 5]))]
+    queries = linker.session.latest_draw.queries
+    np.testing.assert_allclose(part.scores(queries, np.array([0, 5])), queries @ own.T, atol=1e-5)
     assert hardness(linker.session.latest_draw, 99, seed=0).hard_in_best == 1  # both, of at most 4 others of 6
 
 
@@ -102,10 +104,10 @@ def test_the_log_has_it_where_it_is_asked_for(tmp_path, make, settings, measured
     nlp, linker, examples, optimizer = make()
     nlp.config["training"] = {"score_weights": {}, "max_steps": 0, "eval_frequency": 10}
     encoded = []
-    original = type(linker.begin_training().live).encode
+    original = type(linker.begin_training().live).scores
     monkeypatch.setattr(
-        "spacy_pel.search.live.LiveIndex.encode",
-        lambda self, places: encoded.append(len(places)) or original(self, places),
+        "spacy_pel.search.live.LiveIndex.scores",
+        lambda self, queries, places: encoded.append(len(places)) or original(self, queries, places),
     )
     log_step, finish = StepLogger(tmp_path / "steps.jsonl", progress_bar=False, **settings)(nlp)
     for _ in range(5):

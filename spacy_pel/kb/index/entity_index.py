@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import PelError
-from ..numbering import EntityRows, VectorNumbers
+from ..kinds import ENTITY
+from ..numbering import EntityRows, VectorNumbers, no_rows
+from ..several import Several, vector_places
 from ..stored_files import checked
 from ..stretches import stretches
 from .best import best, best_of_each, first_of_each, without_repeats
@@ -20,7 +22,7 @@ from .edits import PendingEdits
 from .files import map_array
 from .on_disk import FILE_NAME, IndexRecord
 from .owners import Owners
-from .vectors import BLOCK, VectorIndex, check_queries
+from .vectors import BLOCK, FLAT, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper
 SAMPLE = 1_000  # vectors that tell how long all are
@@ -74,6 +76,12 @@ class _State:
     def live(self) -> tuple[VectorNumbers, Owners]:
         """The vectors (v,) in the files of entities that have not been removed, and which of these own them."""
         return self.owners.take(np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed)))
+
+    @cached_property
+    def entities_now(self) -> EntityRows:
+        """The rows (n,) of the entities that own vectors now, ascending."""
+        in_files = self.owners.rows[first_of_each(self.owners.rows)]
+        return EntityRows(np.setdiff1d(np.concatenate([in_files, self.edits.added]), self.edits.removed))
 
     @cached_property
     def squared_length(self) -> float:
@@ -151,6 +159,20 @@ class EntityIndex:
             PelError: A file is missing, truncated or foreign.
         """
         return cls(fingerprint, _State(record, *_opened(folder, record), edits), notice)
+
+    @classmethod
+    def in_memory(cls, vectors: VectorIndex, owners: Owners, n_entities: int, metric: str) -> EntityIndex:
+        """An index that lies in no folder and never changes, of `vectors` that entities numbered from 0 own."""
+        record: IndexRecord = {
+            "kind": ENTITY,
+            "dim": vectors.dim,
+            "metric": metric,
+            "index_type": FLAT,
+            "count": len(vectors),
+            "files": {},
+        }
+        edits = PendingEdits(n_entities, no_rows(), no_rows(), np.empty((0, vectors.dim), np.float32))
+        return cls("", _State(record, vectors, owners, edits), lambda index: None)
 
     def turn_to(self, folder: Path, record: IndexRecord, edits: PendingEdits) -> None:
         """Bring the index up to date: its files, where `record` names others, and the `edits` to them."""
@@ -275,21 +297,40 @@ class EntityIndex:
             The products (n,) float32, and which of the vectors of its entity gives each (n,), counted from 0; -1, with
             0, for an entity that has no vector now.
         """
-        state, edits = self._state, self._state.edits
         products, nth = np.zeros(len(rows), dtype=np.float32), np.full(len(rows), -1)
-        gone = np.isin(rows, edits.removed) if len(edits.removed) else np.zeros(len(rows), dtype=bool)
-        for owners, vectors_of in (
-            (state.owners.rows, lambda pairs: state.vectors.vectors(state.owners.vectors(pairs))),
-            (edits.added, lambda pairs: edits.vectors[pairs]),
-        ):
-            starts = np.searchsorted(owners, rows)
-            counts = np.where(gone, 0, np.searchsorted(owners, rows, side="right") - starts)
-            there = counts.nonzero()[0]
-            if len(there):
-                each = np.repeat(there, counts[there])
-                own = _products(queries, numbers[each], vectors_of, stretches(starts[there], counts[there]))
-                _, products[there], nth[there] = best_of_each(own, EntityRows(each))
+        for side in _sides(self._state, rows):
+            if len(side.there):
+                each = np.repeat(side.there, side.counts[side.there])
+                own = _products(queries, numbers[each], side.vectors_of, side.pairs)
+                _, products[side.there], nth[side.there] = best_of_each(own, EntityRows(each))
         return products, nth
+
+    def entities(self, within: EntityRows | None = None) -> EntityRows:
+        """The rows (n,) of the entities that own vectors, ascending.
+
+        Args:
+            within: Only those among these, ascending; None: all.
+
+        Raises:
+            PelError: The index is no longer in the KB.
+        """
+        self._notice(self)
+        rows = self._state.entities_now
+        return rows if within is None else EntityRows(np.intersect1d(rows, within))
+
+    def counts_of(self, rows: EntityRows) -> np.ndarray:
+        """How many vectors (n,) the entities at `rows` (n,) own."""
+        return np.sum([side.counts for side in _sides(self._state, rows)], axis=0)
+
+    def vectors_of(self, rows: EntityRows) -> Several:
+        """The vectors of the entities at `rows` (n,), as exactly as the index keeps them; of removed ones none."""
+        sides = list(_sides(self._state, rows))
+        counts = np.sum([side.counts for side in sides], axis=0)
+        vectors = np.empty((int(counts.sum()), self.dim), dtype=np.float32)
+        for side in sides:
+            if len(side.there):
+                vectors[vector_places(side.there, counts)] = side.vectors_of(side.pairs)
+        return Several(vectors, counts)
 
     def blocks(self) -> Iterator[np.ndarray]:
         """The vectors of the entities that the KB has now, as `owners` numbers them, a block (n, dim) at a time."""
@@ -306,6 +347,35 @@ class EntityIndex:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.fingerprint!r}, {self.n_vectors} vectors)"
+
+
+class _Side(NamedTuple):
+    """Where the vectors of some entities lie: in the files, or beside them.
+
+    Attributes:
+        counts: (n,) how many each has there.
+        there: (m,) the places, among the n, of those that have any.
+        pairs: (v,) the vectors of these.
+        vectors_of: From such pairs to vectors.
+    """
+
+    counts: np.ndarray
+    there: np.ndarray
+    pairs: np.ndarray
+    vectors_of: Callable[[np.ndarray], np.ndarray]
+
+
+def _sides(state: _State, rows: EntityRows) -> Iterator[_Side]:
+    edits = state.edits
+    gone = np.isin(rows, edits.removed) if len(edits.removed) else np.zeros(len(rows), dtype=bool)
+    for owners, vectors_of in (
+        (state.owners.rows, lambda pairs: state.vectors.vectors(state.owners.vectors(pairs))),
+        (edits.added, lambda pairs: edits.vectors[pairs]),
+    ):
+        starts = np.searchsorted(owners, rows)
+        counts = np.where(gone, 0, np.searchsorted(owners, rows, side="right") - starts)
+        there = counts.nonzero()[0]
+        yield _Side(counts, there, stretches(starts[there], counts[there]), vectors_of)
 
 
 def _products(

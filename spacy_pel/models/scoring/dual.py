@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
+
+from ..pooling import Pooling
+from .bags import Given
+from .score import Score
 
 SIMILARITIES = ("cosine", "dot")
 
 
 @dataclass(frozen=True)
-class Dual:
+class Dual(Score):
     """Scores pairs by the dot product of their vectors: their cosine, where the towers give vectors of unit length.
 
-    A score says how pairs are scored, for a loss, and what of it an index can retrieve by inner product, for a search.
-    Another score function (several vectors an entity, poly-encoders) is another class with these methods.
+    It goes with every pooling, and is what a bi-encoder without a `score` has.
     """
 
-    def all_pairs(self, mentions: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:
-        """Score every mention against every entity.
+    registered: ClassVar[str] = "spacy_pel.DualScore.v1"
+    similarities: ClassVar[tuple[str, ...]] = SIMILARITIES
+    shares_towers: ClassVar[bool] = True
+    one_vector: ClassVar[bool] = True
 
-        Args:
-            mentions: (m, d).
-            entities: (n, d).
+    def pooling_of_mentions(self, kind: str, unit_length: bool) -> Pooling:
+        """See `Score`."""
+        return Pooling(kind, unit_length)
 
-        Returns:
-            (m, n).
-        """
+    def pooling_of_entities(self, kind: str, unit_length: bool) -> Pooling:
+        """See `Score`."""
+        return Pooling(kind, unit_length)
+
+    def all_pairs(self, mentions: Given, entities: Given) -> torch.Tensor:
+        """Score every mention (m, d) against every entity (n, d): (m, n)."""
+        assert isinstance(mentions, torch.Tensor) and isinstance(entities, torch.Tensor)
         return mentions @ entities.T
 
-    def own_pairs(self, mentions: torch.Tensor, entities: torch.Tensor) -> torch.Tensor:
-        """Score every mention against c entities of its own.
-
-        Args:
-            mentions: (m, d).
-            entities: (m · c, d), mention by mention.
-
-        Returns:
-            (m, c).
-        """
+    def own_pairs(self, mentions: Given, entities: Given) -> torch.Tensor:
+        """Score every mention (m, d) against c entities of its own (m · c, d), mention by mention: (m, c)."""
+        assert isinstance(mentions, torch.Tensor) and isinstance(entities, torch.Tensor)
         return torch.einsum("md,mcd->mc", mentions, entities.view(len(mentions), -1, mentions.shape[1]))
 
-    def queries(self, mentions: np.ndarray) -> np.ndarray:
-        """Return what an index is searched with: the vectors (m, d) of the mentions, as they are."""
-        return mentions
+    @property
+    def setting(self) -> None:
+        """See `Score`."""
+        return None
 
-    def keys(self, entities: np.ndarray) -> np.ndarray:
-        """Return what an index holds: the vectors (n, d) of the entities, as they are. The inner products of queries
-        and keys are the scores."""
-        return entities
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Do nothing: it goes with all settings."""
