@@ -13,7 +13,7 @@ from ..errors import PelError
 from ..kb.names.name_rules import LABEL, MIN_LENGTH
 from .app import command, pel_app
 from .pipeline import CODE, GPU_ID, load_linker
-from .printing import msg
+from .printing import echo, msg
 from .vocabulary import built_kb, is_pipeline, print_skipped
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def export(
     lines = (srsly.json_dumps({key: value for key, value in asdict(one).items() if value}) for one in kb.entities())
     if str(out) == "-":
         for line in lines:
-            typer.echo(line)
+            echo(line)
         return
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
     msg.good(f"Wrote {_many(len(kb))} to {out}")

@@ -38,7 +38,8 @@ def tune_nil(
     documents that it was not fitted to. A mention below it is NIL.
 
     Some mentions of DEV must be NIL. If these are too few, a threshold that leaves fewer mentions right than none does
-    is not kept. Without DEV it is fitted to names of the KB: the entities of a fifth of them are held out.
+    is not kept, unless it reaches a --target. Without DEV it is fitted to names of the KB: the entities of a fifth of
+    them are held out.
 
     Example: python -m spacy pel tune-nil linker corpus/dev.spacy
 
@@ -55,7 +56,7 @@ def tune_nil(
     tuned = found.nil
     if found.too_few is not None:
         msg.warn(found.too_few)
-    if force or found.too_few is None or tuned.right >= tuned.right_without:
+    if force or target or found.too_few is None or tuned.right >= tuned.right_without:
         write_tuned(nlp, name, linker)
     else:
         msg.warn(

@@ -21,6 +21,7 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.linking.encoding import Block, EncodeBlock
 from spacy_pel.linking.engines import TRIES
 from spacy_pel.models.inputs import ENTITIES_AT_ONCE
+from spacy_pel.pipeline.indexing import STREAMS
 
 TIME_LIMIT = 500
 COUNT = 2 * ENTITIES_AT_ONCE + 100
@@ -43,6 +44,12 @@ def waits(model, entities, *given, **settings):
 
 STREAMS["entity"] = waits
 """
+
+
+@pytest.fixture(autouse=True)
+def own_streams(monkeypatch):
+    """What `CODE` sets in the process that reads it does not stay."""
+    monkeypatch.setitem(STREAMS, "entity", STREAMS["entity"])
 
 
 @pytest.fixture(scope="module")

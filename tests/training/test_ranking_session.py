@@ -120,7 +120,7 @@ def test_gradients_are_those_of_the_mean_loss(model, choices):
 def test_it_learns(model, choices, adversarial):
     session, optimizer = RankingSession(model, adversarial), AdamW(1e-3)
     first = session.accumulate(choices)
-    for _ in range(150):
+    for _ in range(220):
         session.finish_gradients(1.0)
         model.finish_update(optimizer)
         pair_tower(model).weights_changed()
