@@ -133,7 +133,7 @@ def test_a_broken_line_is_named(tmp_path, text, error):
 def test_what_holds_no_links_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("x")
     for path, words in (
-        (tmp_path / "a.csv", "none of .jsonl, .parquet, .spacy"),
+        (tmp_path / "a.csv", "none of .jsonl"),
         (tmp_path / "b.jsonl", "does not exist"),
     ):
         result = run(path)
