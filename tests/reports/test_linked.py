@@ -139,7 +139,7 @@ def test_what_holds_no_links_is_refused(tmp_path):
         result = run(path)
         assert result.exit_code == 1 and words in " ".join(result.output.split())
     (tmp_path / "empty").mkdir()
-    assert "no .jsonl or .spacy file under" in " ".join(run(tmp_path / "empty").output.split())
+    assert "no .jsonl, .parquet, .spacy file under" in " ".join(run(tmp_path / "empty").output.split())
     assert "no mention is linked there" in " ".join(run(write_lines(tmp_path / "c.jsonl", [[]])).output.split())
 
 
