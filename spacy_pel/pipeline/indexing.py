@@ -67,7 +67,6 @@ def index_kb(
     metric = model.attrs["settings"]["similarity"]
     new = []
     items: Iterable
-    owners: Owners | None
     for kind, fingerprint in fingerprints.items():
         if kind == NAMES:
             items, owners = names_and_owners(kb)

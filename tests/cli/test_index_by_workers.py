@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
+from commands import TIME_LIMIT, gone, started, wait_for
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
@@ -23,7 +19,6 @@ from spacy_pel.linking.engines import TRIES
 from spacy_pel.models.inputs import ENTITIES_AT_ONCE
 from spacy_pel.pipeline.indexing import STREAMS
 
-TIME_LIMIT = 500
 COUNT = 2 * ENTITIES_AT_ONCE + 100
 # The worker that is given the second block says which process it is, and waits or dies
 CODE = """
@@ -77,14 +72,8 @@ def index(made, out, *arguments):
     return CliRunner().invoke(pel_app, [str(word) for word in words])
 
 
-@contextmanager
 def start(made, out, *arguments):
-    words = [sys.executable, "-m", "spacy", "pel", "index", made / "trained", made / "kb", out, *arguments]
-    with subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return started("index", made / "trained", made / "kb", out, *arguments)
 
 
 def indexes(linker):
@@ -97,31 +86,11 @@ def files(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def wait_for(flag):
-    until = time.monotonic() + TIME_LIMIT
-    while not flag.exists():
-        assert time.monotonic() < until, f"no {flag}"
-        time.sleep(0.05)
-    return int(flag.read_text())
-
-
-def gone(pid):
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_the_vectors_of_several_workers_are_those_of_one_process(made, tmp_path):
     """Of entities and of names, to the last bit; a worker that is killed costs a block."""
     code, flag = code_in(tmp_path)
     with start(made, tmp_path / "out", "--processes", 2, "--code", code) as process:
-        os.kill(wait_for(flag), signal.SIGKILL)
+        os.kill(int(wait_for(flag)), signal.SIGKILL)
         said = process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) == 0, said
     assert said.count("a worker has died (SIGKILL, as when memory runs out) with block 2.") == 1
@@ -136,7 +105,7 @@ def test_an_interrupted_index_leaves_the_kb_and_the_pipeline_that_was_there(made
     assert index(made, out, "--vectors", "names").exit_code == 0
     before, kb = files(out), files(made / "kb")
     with start(made, out, "--force", "--processes", 2, "--code", code) as process:
-        pid = wait_for(flag)
+        pid = int(wait_for(flag))
         process.send_signal(signal_sent)
         said = process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) != 0
@@ -176,7 +145,7 @@ def test_ray_gives_the_vectors_of_one_process_though_an_actor_is_killed(made, tm
     pytest.importorskip("ray")
     code, flag = code_in(tmp_path)
     with start(made, tmp_path / "out", "--engine", "ray", "--processes", 2, "--code", code) as process:
-        os.kill(wait_for(flag), signal.SIGKILL)
+        os.kill(int(wait_for(flag)), signal.SIGKILL)
         said = process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) == 0, said
     assert said.count("a worker has died (ActorDiedError") == 1
@@ -185,7 +154,7 @@ def test_ray_gives_the_vectors_of_one_process_though_an_actor_is_killed(made, tm
     flag.unlink()
     kb = files(made / "kb")
     with start(made, tmp_path / "stopped", "--engine", "ray", "--processes", 2, "--code", code) as process:
-        pid = wait_for(flag)
+        pid = int(wait_for(flag))
         process.send_signal(signal.SIGINT)
         process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) != 0

@@ -6,15 +6,12 @@ import gzip
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import spacy
 import srsly
+from commands import TIME_LIMIT, gone, started, wait_for
 from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder
 from typer.testing import CliRunner
 
@@ -22,7 +19,6 @@ from spacy_pel.cli import pel_app
 from spacy_pel.kb.entity import Entity
 from spacy_pel.linking.engines import TRIES
 
-TIME_LIMIT = 500
 TEXTS = [text for text, _ in SENTENCES]
 # A component at whose text "Wait" a worker says which process it is and waits, and which "Die" kills.
 CODE = """
@@ -81,14 +77,8 @@ def link(made, *arguments):
     return CliRunner().invoke(pel_app, [str(word) for word in words])
 
 
-@contextmanager
 def start(made, *arguments):
-    command = [sys.executable, "-m", "spacy", "pel", "link", made / "linker", *arguments, "--code", made / "code.py"]
-    with subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return started("link", made / "linker", *arguments, "--code", made / "code.py")
 
 
 def read(folder):
@@ -109,26 +99,6 @@ def times(folder):
 
 def ids(folder):
     return sorted(record["id"] for records in read(folder).values() for record in records)
-
-
-def wait_for(flag):
-    until = time.monotonic() + TIME_LIMIT
-    while not flag.exists():
-        assert time.monotonic() < until, f"no {flag}"
-        time.sleep(0.05)
-    return flag.read_text().split()
-
-
-def gone(pid):
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_shards_are_linked_as_files_are_and_once(made, corpus, tmp_path):
@@ -187,7 +157,7 @@ def test_a_worker_that_is_killed_is_started_again_and_loses_nothing(made, corpus
     out, flag = tmp_path / "out", tmp_path / "flag"
     write(corpus / "1.jsonl", [*({"id": f"1-{i}", "text": TEXTS[i % 6]} for i in range(9)), waiting("1-9", flag)])
     with start(made, corpus, out, "--processes", 2) as process:
-        pid, threads = wait_for(flag)
+        pid, threads = wait_for(flag).split()
         assert threads == "1"
         assert not (out / "1.jsonl").exists()
         os.kill(int(pid), signal.SIGKILL)
@@ -202,7 +172,7 @@ def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_goes_on(ma
     out, flag = tmp_path / "out", tmp_path / "flag"
     write(corpus / "zz.jsonl", [{"id": "zz-0", "text": TEXTS[0]}, waiting("zz-1", flag)])  # the last one
     with start(made, corpus, out) as process:
-        pid, _ = wait_for(flag)
+        pid, _ = wait_for(flag).split()
         done = {path: time for path, time in times(out).items() if not path.name.startswith(".")}
         assert len(done) == 6
         process.kill()
@@ -220,7 +190,7 @@ def test_ctrl_c_stops_the_workers_and_keeps_what_is_linked(made, corpus, tmp_pat
     out, flag = tmp_path / "out", tmp_path / "flag"
     write(corpus / "zz.jsonl", [waiting("zz-0", flag)])
     with start(made, corpus, out) as process:
-        pid, _ = wait_for(flag)
+        pid, _ = wait_for(flag).split()
         other = link(made, corpus, out)
         assert other.exit_code == 1 and "another process is saving here" in other.stderr
         process.send_signal(signal.SIGINT)
@@ -294,7 +264,7 @@ def test_a_kb_that_changes_meanwhile_stops_the_run(made, corpus, tmp_path):
     (tmp_path / "code.py").write_text(CODE)
     write(corpus / "1.jsonl", [waiting("1-0", flag)])
     with start(tmp_path, corpus, out) as process:
-        pid, _ = wait_for(flag)
+        pid, _ = wait_for(flag).split()
         spacy.load(tmp_path / "linker").get_pipe("pel_linker").add_entities([Entity("D1", "Newborn")])
         os.kill(int(pid), signal.SIGKILL)  # 0.jsonl is linked; whatever comes now has another KB
         said = process.stderr.read()
@@ -368,7 +338,7 @@ def test_ray_links_as_one_machine_does_and_replaces_a_killed_actor(made, corpus,
     out, flag = tmp_path / "out", tmp_path / "flag"
     write(corpus / "1.jsonl", [*({"id": f"1-{i}", "text": TEXTS[i % 6]} for i in range(9)), waiting("1-9", flag)])
     with start(made, corpus, out, "--engine", "ray", "--processes", 2) as process:
-        pid, _ = wait_for(flag)
+        pid, _ = wait_for(flag).split()
         os.kill(int(pid), signal.SIGKILL)
         said = process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) == 0, said

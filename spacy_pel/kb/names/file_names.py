@@ -25,6 +25,7 @@ BUDGET = 16_384  # postings that a search reads
 COMPARED = 1024  # names, or `PER_RESULT` times as many as are asked for, that are then compared
 PER_RESULT = 16
 LEVELS = 128  # of bounds, between 0 and 1
+REMEMBERED = 16_384  # texts whose entities are kept: names come again from document to document
 
 
 class FileNames:
@@ -48,10 +49,33 @@ class FileNames:
         self._least, self._most = arrays["bounds"].reshape(2, -1).astype(np.float64)
         self._idle: list[np.ndarray] = []  # of zeros (n_names,), to sum up in
         self._within: tuple[EntityRows, np.ndarray] | None = None
+        self._best: dict[tuple[str, int], EntityRows] = {}
 
     def beside(self, text: Text) -> FileMatch:
         """`text`, to be compared with names."""
         return FileMatch(self, text)
+
+    def best(self, text: Text, k: int, within: EntityRows | None) -> EntityRows:
+        """The rows of about the `k` entities that are most like a text, best first. Among all, what has been found for
+        it is remembered."""
+        if within is not None:
+            return self._search(text, k, within)
+        known, key = self._best, (text.text, k)
+        if key not in known:
+            if len(known) >= REMEMBERED:
+                self._best = known = {}
+            known[key] = self._search(text, k, None)
+        return known[key]
+
+    def _search(self, text: Text, k: int, within: EntityRows | None) -> EntityRows:
+        n_names = max(COMPARED, PER_RESULT * k)
+        if within is not None and len(within) <= n_names:
+            rows = EntityRows(within[within < self.n_rows])
+            alike = self.scores(text, rows)
+        else:
+            rows, alike = self._found(text, n_names, within)
+        order = np.argsort(-alike)[: int((alike > 0).sum())]
+        return EntityRows(np.array(list(dict.fromkeys(rows[order].tolist()))[:k], dtype=np.int64))
 
     def alike(self, text: Text, names: np.ndarray) -> np.ndarray:
         """How alike `names` (n,), in the order of the entities, are to a text: (n,) float32."""
@@ -70,7 +94,7 @@ class FileNames:
         alike = self.alike(text, places(first, counts))
         return np.maximum.reduceat(alike, np.cumsum(counts) - counts) if len(rows) else alike
 
-    def found(self, text: Text, n: int, within: EntityRows | None) -> tuple[EntityRows, np.ndarray]:
+    def _found(self, text: Text, n: int, within: EntityRows | None) -> tuple[EntityRows, np.ndarray]:
         """About the `n` names most like a text, as the rows (m,) of their entities and how alike they are (m,)."""
         names, guess = self._read(self._keys.text(text.text))
         if within is not None:
@@ -134,14 +158,7 @@ class FileMatch:
 
     def best(self, k: int, within: EntityRows | None) -> EntityRows:
         """The rows of about the `k` entities that are most alike."""
-        n_names = max(COMPARED, PER_RESULT * k)
-        if within is not None and len(within) <= n_names:
-            rows = EntityRows(within[within < self._names.n_rows])
-            alike = self.scores(rows)
-        else:
-            rows, alike = self._names.found(self._text, n_names, within)
-        order = np.argsort(-alike)[: int((alike > 0).sum())]
-        return EntityRows(np.array(list(dict.fromkeys(rows[order].tolist()))[:k], dtype=np.int64))
+        return self._names.best(self._text, k, within)
 
     def scores(self, rows: EntityRows) -> np.ndarray:
         """How alike the entities at `rows` (n,) are."""

@@ -87,6 +87,26 @@ def test_a_search_that_reads_little_finds_the_best(tmp_path, monkeypatch):
     assert right >= 95
 
 
+def test_what_comes_again_is_remembered(tmp_path, monkeypatch):
+    """Not more than so many texts; and with other entities allowed, or more asked for, it is another question."""
+    kb = KnowledgeBase.create(tmp_path / "kb", entities(700))
+    monkeypatch.setattr(file_names, "REMEMBERED", 2)
+    reads = []
+    read = file_names.FileNames._read
+    monkeypatch.setattr(file_names.FileNames, "_read", lambda self, text: reads.append(text) or read(self, text))
+
+    def best(text: str, k: int = 5, within: np.ndarray | None = None) -> list[int]:
+        return kb.names.match(text).best(k, within).tolist()
+
+    first = best("acute valve")
+    assert (best("acute valve"), len(reads)) == (first, 1)
+    assert len(best("acute valve", 9)) > len(first)
+    some = np.arange(0, 700, 3)
+    assert set(best("acute valve", 5, some)) <= set(some.tolist()) and len(reads) == 2
+    assert best("renal valve") == best("renal valve") and len(reads) == 3
+    assert (best("acute valve"), len(reads)) == (first, 4)
+
+
 def test_additions_removals_and_compaction(tmp_path, monkeypatch):
     records = entities(40)
     kb = indexed(tmp_path / "kb", records)

@@ -1,0 +1,47 @@
+"""Commands in processes of their own, which tests wait for and kill."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+TIME_LIMIT = 500  # seconds
+TO_END = 20
+
+
+@contextmanager
+def started(*words: Any) -> Iterator[subprocess.Popen]:
+    """`spacy pel` with `words`, which is killed at the end if it still runs. Its stderr can be read."""
+    command = [sys.executable, "-m", "spacy", "pel", *map(str, words)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(flag: Path) -> str:
+    """What a process has written to the file `flag`, once it is there."""
+    until = time.monotonic() + TIME_LIMIT
+    while not flag.exists():
+        assert time.monotonic() < until, f"no {flag}"
+        time.sleep(0.05)
+    return flag.read_text()
+
+
+def gone(pid: int | str) -> bool:
+    """Whether a process ends within `TO_END` seconds."""
+    until = time.monotonic() + TO_END
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
