@@ -163,7 +163,7 @@ def test_tables_are_of_what_was_measured(script, tmp_path, capsys):
     assert ["two workers", "100", "2,000", "125", "16 (1.60 ×)", "19 (1.90 ×)", "0.1"] in lines
     assert ["two workers", "335 → 390", "500 → 500", "900", "100", "50"] in lines
     hours = 36_000_000 * 20 / 10 / 3600
-    assert ["one process", "20.0", "10", f"{hours:,.0f}", f"{hours / 24_000:.1f}"] in lines
+    assert ["one process", "20.0", "10", f"{hours:,.0f}", f"{hours / 1000:.1f}"] in lines
     assert ["ray: worker", "2", "3–8", "0", "0", "0", "1"] in lines and ["two workers", "9", "1,234", "0"] in lines
     capsys.readouterr()
     table.main(table.Part.cost, tmp_path, None)

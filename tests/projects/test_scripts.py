@@ -364,7 +364,7 @@ def test_speed_of_a_linker(tmp_path, monkeypatch):
     measured = {}
     for names in (True, False):
         output = tmp_path / f"{names}.json"
-        script("speed").linker(tmp_path / "linker", tmp_path / "dev.spacy", output, [tmp_path / "dev.spacy"], 1, names)
+        script("speed").linker(tmp_path / "linker", tmp_path / "dev.spacy", output, [tmp_path / "dev.spacy"], names)
         measured[names] = srsly.read_json(output)
         assert min(measured[names][key] for key in ("mentions_per_second", "one_document_at_a_time", "peak_mb")) > 0
         assert measured[names]["n_docs"] == 2 * len(make_docs(nlp))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Annotated
 
@@ -24,12 +24,13 @@ from spacy_pel.evaluation.baselines import measure, string_mentions
 from spacy_pel.evaluation.evaluate import evaluate, find_linker
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
-ONE_BY_ONE, DEPTH = 100, 64
+WARM_UP, ONE_BY_ONE = 0.02, 0.1  # of the documents
+DEPTH = 64
+MEASURED = ("recall_at_1", "recall_at_64", "n_mentions")
 
 app = typer.Typer(help=__doc__)
 Corpus = Annotated[Path, typer.Argument(help="Gold mentions, which recall is measured on")]
 Output = Annotated[Path, typer.Argument(help="JSON file of measures")]
-Rounds = Annotated[int, typer.Option(help="The median of so many counts")]
 More = Annotated[list[Path] | None, typer.Option(help="More Docs with mentions, which are linked for the time too")]
 
 
@@ -39,7 +40,6 @@ def linker(
     corpus: Corpus,
     output: Output,
     more: More = None,
-    rounds: Rounds = 3,
     names: Annotated[bool, typer.Option(help="Whether names count, as they were tuned")] = True,
     abbreviations: Annotated[bool, typer.Option(help="Whether long forms of abbreviations are read")] = True,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8")] = "auto",
@@ -55,13 +55,12 @@ def linker(
     gold = list(read_docs(corpus, nlp.vocab))
     docs = [*gold, *(doc for path in more or () for doc in read_docs(path, nlp.vocab))]
     values = {
-        "mentions_per_second": rate(docs, lambda copies: list(nlp.pipe(copies)), rounds),
-        "one_document_at_a_time": rate(docs[:ONE_BY_ONE], lambda copies: [nlp(doc) for doc in copies], 1),
+        **rates(docs, lambda some: list(nlp.pipe(some))),
         "seconds_to_load": loaded,
         "peak_mb": peak_mb(),
     }
     found = evaluate(nlp, gold, progress=True)
-    write(output, values | {key: found[key] for key in ("recall_at_1", "recall_at_64", "n_mentions")}, docs)
+    write(output, values | {key: found[key] for key in MEASURED}, docs)
 
 
 @app.command()
@@ -70,7 +69,6 @@ def scispacy(
     corpus: Corpus,
     output: Output,
     more: More = None,
-    rounds: Rounds = 3,
     subset: Annotated[int, typer.Option(help="Entities: the gold ones and a seeded draw of others; 0: all")] = 5000,
     neighbours: Annotated[int, typer.Option(help="Names searched for; its linker asks for 30")] = 30,
 ) -> None:
@@ -84,18 +82,13 @@ def scispacy(
     built = perf_counter() - start
     generator.neighbours = neighbours
     values = {
-        "mentions_per_second": rate(docs, lambda copies: generator.search(texts_of(copies), DEPTH), rounds),
-        "one_document_at_a_time": rate(
-            docs[:ONE_BY_ONE],
-            lambda copies: [generator.search(texts_of([doc]), DEPTH) for doc in copies if doc.ents],
-            1,
-        ),
+        **rates(docs, lambda some: generator.search(texts_of(some), DEPTH)),
         "seconds_to_build": built,
         "n_entities": len(entities),
         "peak_mb": peak_mb(),
     }
     found = measure(generator, mentions, {entity.id for entity in entities})
-    write(output, values | {key: found[key] for key in ("recall_at_1", "recall_at_64", "n_mentions")}, docs)
+    write(output, values | {key: found[key] for key in MEASURED}, docs)
 
 
 def texts_of(docs: list[Doc]) -> list[str]:
@@ -103,16 +96,23 @@ def texts_of(docs: list[Doc]) -> list[str]:
     return [ent.text for doc in docs for ent in doc.ents]
 
 
-def rate(docs: list[Doc], link: Callable[[list[Doc]], object], rounds: int) -> float:
-    """Mentions a second: the median of all rounds, each over fresh copies, after a warm-up."""
-    link([doc.copy() for doc in docs[:20]])
-    seconds = []
-    for _ in tqdm(range(rounds), desc=f"{len(docs):,} documents"):
-        copies = [doc.copy() for doc in docs]
-        start = perf_counter()
-        link(copies)
-        seconds.append(perf_counter() - start)
-    return sum(len(doc.ents) for doc in docs) / median(seconds)
+def rates(docs: list[Doc], link: Callable[[list[Doc]], object]) -> dict[str, float]:
+    """Mentions a second, of documents one at a time and of many. None is linked twice, as a linker remembers names."""
+    copies = [doc.copy() for doc in docs if doc.ents]
+    first, end = ceil(WARM_UP * len(copies)), ceil((WARM_UP + ONE_BY_ONE) * len(copies))
+    singles, many = copies[first:end], copies[end:]
+    link(copies[:first])
+    return {
+        "one_document_at_a_time": rate(singles, lambda: [link([doc]) for doc in tqdm(singles, desc="One at a time")]),
+        "mentions_per_second": rate(many, lambda: link(many)),
+    }
+
+
+def rate(docs: list[Doc], link: Callable[[], object]) -> float:
+    """Mentions of `docs` a second."""
+    start = perf_counter()
+    link()
+    return sum(len(doc.ents) for doc in docs) / (perf_counter() - start)
 
 
 def peak_mb() -> float:
