@@ -55,7 +55,7 @@ def linker(
     gold = list(read_docs(corpus, nlp.vocab))
     docs = [*gold, *(doc for path in more or () for doc in read_docs(path, nlp.vocab))]
     values = {
-        **rates(docs, lambda some: list(nlp.pipe(some))),
+        **rates(docs, lambda some: list(tqdm(nlp.pipe(some), total=len(some), disable=len(some) == 1))),
         "seconds_to_load": loaded,
         "peak_mb": peak_mb(),
     }

@@ -56,8 +56,8 @@ class FileNames:
         return FileMatch(self, text)
 
     def best(self, text: Text, k: int, within: EntityRows | None) -> EntityRows:
-        """The rows of about the `k` entities that are most like a text, best first. Among all, what has been found for
-        it is remembered."""
+        """The rows of about the `k` entities that are most like a text, best first. A search among all names is
+        remembered, one `within` some is not."""
         if within is not None:
             return self._search(text, k, within)
         known, key = self._best, (text.text, k)
