@@ -18,7 +18,7 @@ from thinc.api import Model, to_numpy
 from thinc.types import Floats2d
 from tqdm import tqdm
 
-from ..checks import check_choice, check_flag, check_number, check_text, refused
+from ..checks import check_choice, check_count, check_flag, check_number, check_text, refused
 from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.several import Several, Vectors, flat
@@ -139,6 +139,7 @@ def make_document_encoder(
     Raises:
         PelError: A setting does not exist.
     """
+    check_count(SECTION, "window", window, least=SHORTEST_MENTION)
     return make_bi_encoder(
         mention_length=window,
         entity_length=entity_length,

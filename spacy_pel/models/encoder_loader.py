@@ -119,7 +119,7 @@ def check_fits(longest: int, encoder: PretrainedEncoder, section: str = "[compon
     if longest > limit:
         raise PelError(
             f"{section}: rows of {longest} tokens are longer than the {limit} positions of the encoder; lower "
-            "mention_length or entity_length."
+            "mention_length (window, of documents) or entity_length."
         )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
+
+from thinc.api import Model
 
 from ..tuning.ranking import digest_of
 from ..tuning.tuned import TuningContext
@@ -19,8 +22,9 @@ def warn_of_training(name: str) -> None:
 
 
 def warn_of_tuning(linker: Any) -> None:
-    """Warn where the NIL threshold of `linker` was tuned with another KB, or for other scores. Weights of names that
-    were fitted for another KB, or other vectors, are dropped."""
+    """Warn where the NIL threshold of `linker` was tuned with another KB, or for other scores. It is dropped where
+    these were computed in another precision, as are weights of names that were fitted for another KB, or other
+    vectors."""
     if linker.kb is None:
         return
     tuned = linker.tuned
@@ -28,10 +32,29 @@ def warn_of_tuning(linker: Any) -> None:
     if (complaint := tuned.names_complaint(here, linker.name)) is not None:
         linker.tuned = tuned = tuned.without_names()
         warnings.warn(complaint, stacklevel=3)
+    if (complaint := tuned.precision_complaint(here, linker.name)) is not None:
+        linker.tuned = tuned = tuned.without_nil()
+        warnings.warn(complaint, stacklevel=3)
     if tuned.context is not None:
         here = TuningContext.of_linker(linker, linker.name_weights)
         for complaint in tuned.complaints(here, linker.name):
             warnings.warn(complaint, stacklevel=3)
+
+
+def warn_of_other_architecture(linker: Any, saved: Model, path: Path) -> None:
+    """Warn where the config of `linker` asks for another bi-encoder than the one `saved` at `path`, which counts.
+    Settings with their default ask for nothing."""
+    from ..models.bi_encoder import make_bi_encoder
+
+    asked, there = linker.model.attrs["settings"], saved.attrs["settings"]
+    default = make_bi_encoder().attrs["settings"]
+    for key in sorted(asked.keys() & there.keys() - {"precision"}):
+        if asked[key] not in (there[key], default.get(key)):
+            warnings.warn(
+                f"[components.{linker.name}.model]: {key} = {asked[key]!r} is not that of the linker in {path}, which "
+                f"was trained with {there[key]!r} and stays so. Leave it out, or train and index a linker with it.",
+                stacklevel=4,
+            )
 
 
 def warn_of_other_linker(ranker: Any) -> None:

@@ -40,6 +40,7 @@ from .kb_of_pipeline import (
     lies_in,
     write_reference,
 )
+from .notices import warn_of_other_architecture
 from .settings import LinkSettings
 
 KB_IN_BYTES = 200_000_000
@@ -127,7 +128,9 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
     if "vocab" in parts and (vocab := saved.path("vocab")):
         linker.vocab.from_disk(vocab, exclude=("strings", "vectors"))
     if "model" in parts:
-        linker.set_model(load(saved.path("model") or path / "model", linker.model.attrs["settings"]["precision"]))
+        model = load(saved.path("model") or path / "model", linker.model.attrs["settings"]["precision"])
+        warn_of_other_architecture(linker, model, path)
+        linker.set_model(model)
     if FOLDER not in excluded:
         _read_kb(linker, path)
 

@@ -118,6 +118,16 @@ class Tuned:
             "defaults count; run `spacy pel tune-lexical` to fit them anew."
         )
 
+    def precision_complaint(self, here: TuningContext, name: str) -> str | None:
+        """Why the NIL threshold and the probabilities of the component `name` are refused; None: they are not."""
+        then = "float" if self.context is None else self.context.precision
+        if self.context is None or then == here.precision:
+            return None
+        return (
+            f"Dropped the NIL threshold and the probabilities of {name}: they were tuned for precision = {then}, and "
+            f"it now computes in {here.precision}. Run `spacy pel tune-nil` on the pipeline saved in that precision."
+        )
+
     def complaints(self, here: TuningContext, name: str) -> Iterator[str]:
         """Why the NIL threshold of the component `name` does not fit what it has now."""
         if self.context is None:
@@ -127,7 +137,7 @@ class Tuned:
                 f"The NIL threshold of {name} was tuned with {self.context}, and it now has {here}: run `spacy pel "
                 "tune-nil` again."
             )
-        for key in ("lexical", "vectors", "precision"):
+        for key in ("lexical", "vectors"):
             then, now = getattr(self.context, key), getattr(here, key)
             if then != now:
                 yield (

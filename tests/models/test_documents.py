@@ -10,7 +10,13 @@ from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, writ
 from transformers import AutoTokenizer
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_mention_rows, encode_names, encode_spans, row_builder
+from spacy_pel.models.bi_encoder import (
+    encode_mention_rows,
+    encode_names,
+    encode_spans,
+    make_document_encoder,
+    row_builder,
+)
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.inputs import RowBuilder, RowSettings, add_markers
 from spacy_pel.models.storage import fingerprint
@@ -163,3 +169,9 @@ def test_the_architecture_of_its_own(encoder, tmp_path):
 def test_settings_that_do_not_go(settings, named):
     with pytest.raises(PelError, match=named):
         spacy.blank("en").add_pipe("pel_linker", config={"model": DOCUMENTS | settings})
+
+
+@pytest.mark.parametrize("window", [0, 7, "384", None])
+def test_a_window_is_refused_by_its_name(window):
+    with pytest.raises(PelError, match=r"\[components\.pel_linker\.model\]: window = .*; it must be at least 8"):
+        make_document_encoder(window=window)

@@ -428,7 +428,7 @@ def test_precision_is_the_reader_s_to_choose(trained, tmp_path, precision):
     assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
 
 
-def test_a_threshold_that_was_tuned_in_another_precision(trained, tmp_path):
+def test_a_threshold_that_was_tuned_in_another_precision_is_refused(trained, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
     docs = make_docs(trained)
     docs[0].spans[GOLD_GROUP] = [Span(docs[0], s.start, s.end, kb_id="NIL") for s in docs[0].spans[GOLD_GROUP]]
@@ -438,11 +438,23 @@ def test_a_threshold_that_was_tuned_in_another_precision(trained, tmp_path):
         nlp.to_disk(tmp_path / "tuned")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            spacy.load(tmp_path / "tuned", config={"components.pel_linker.model.precision": other})
+            again = spacy.load(tmp_path / "tuned", config={"components.pel_linker.model.precision": other})
         texts = [str(warning.message) for warning in caught if "precision" in str(warning.message)]
         assert len(texts) == (first is not None)
         if first is not None:
-            assert f"tuned for scores with precision = {first}, and they are now" in texts[0]
+            assert f"they were tuned for precision = {first}, and it now computes in" in texts[0]
+        assert (again.get_pipe("pel_linker").threshold is None) == (first is not None)
+
+
+def test_a_config_cannot_change_what_was_trained(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    with pytest.warns(UserWarning, match="mentions = 'document' is not that of the linker in .*'windows' and stays so"):
+        nlp = spacy.load(tmp_path / "pipeline", config={"components.pel_linker.model.mentions": "document"})
+    assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spacy.load(tmp_path / "pipeline")
+        spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "pipeline" / "pel_linker")
 
 
 def test_training_with_a_loss_that_the_loaded_encoder_is_not_for(tmp_path):
