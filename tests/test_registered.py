@@ -13,6 +13,7 @@ VALID = [
     {"@misc": "spacy_pel.CrossEntropyLoss.v1"},
     {"@misc": "spacy_pel.NCELoss.v1"},
     {"@misc": "spacy_pel.FGSM.v1", "epsilon": 0.002},
+    {"@misc": "spacy_pel.Distillation.v1", "path": "targets.jsonl"},
     {"@misc": "spacy_pel.RandomNegatives.v1", "n": 4},
     {"@misc": "spacy_pel.HardNegatives.v1", "draw": "sample"},
     {"@misc": "spacy_pel.MixedNegatives.v1", "p": 25},

@@ -7,6 +7,7 @@ from . import (  # noqa: F401  (importing registers them)
     build_kb,
     card,
     convert,
+    distil,
     evaluate,
     ground,
     index,

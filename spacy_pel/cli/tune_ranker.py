@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..errors import PelError
 from .app import command
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg
@@ -44,14 +43,11 @@ def tune_ranker(
 
     Example: python -m spacy pel tune-ranker ranker corpus/dev.spacy --cost --gain 0.95
     """
-    from ..evaluation.evaluate import find_ranker
+    from ..evaluation.evaluate import require_ranker
     from ..files.parts import STATE, write_state
 
     nlp, _, _ = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    found = find_ranker(nlp)
-    if found is None:
-        raise PelError(f"{pipeline} has no pel_ranker: its components are {', '.join(nlp.pipe_names)}")
-    name, ranker = found
+    name, ranker = require_ranker(nlp, pipeline)
     with to_tune_on(nlp, dev, None) as given:
         tuned = ranker.tune(given["docs"], gain=gain, progress=True)
     write_state(nlp.path / name, ranker.tuned.to_dict())

@@ -100,6 +100,17 @@ def find_ranker(nlp: Language) -> tuple[str, Any] | None:
     return next(((name, nlp.get_pipe(name)) for name in _named(nlp, "pel_ranker")), None)
 
 
+def require_ranker(nlp: Language, where: str) -> tuple[str, Any]:
+    """The name of the `pel_ranker` in the pipeline that was loaded from `where`, and the ranker.
+
+    Raises:
+        PelError: There is none.
+    """
+    if (found := find_ranker(nlp)) is None:
+        raise PelError(f"{where} has no pel_ranker: its components are {', '.join(nlp.pipe_names)}")
+    return found
+
+
 def with_ranker(nlp: Language, linker: Any) -> Any:
     """The `linker` of a pipeline, with the ranker behind it if there is one, as one linker."""
     found = find_ranker(nlp)

@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 
 from ..checks import check_number, check_text, refused
 from ..errors import PelError
+from ..files.parts import Layout
 from .inputs import add_markers
 from .no_code import NO_CODE, reason, without_kernel
 
 SECTION = "[initialize.components.pel_linker.encoder_loader]"
 LARGEST_DROPOUT = 0.99
+MODEL, TOKENIZER, TOWERS = "model", "tokenizer", ("mention", "entity")  # folders of a linker, see `models.storage`
 # What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 
@@ -37,8 +39,9 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
         """Say what to load.
 
         Args:
-            name: A folder (config.json, model.safetensors, tokenizer files) or a name on the Hugging Face hub, such as
-                "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
+            name: A folder (config.json, model.safetensors, tokenizer files), the folder of a saved linker, such as
+                "training/model-last/pel_linker", both of whose towers are taken, or a name on the Hugging Face hub,
+                such as "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
             revision: A commit, tag or branch of the hub's repository.
             dropout: Of hidden states and of attention. `[training] dropout` does not reach a transformer.
             entity_name: Another encoder, with the same vocabulary and vector size, for the entities, where a bi-encoder
@@ -59,6 +62,10 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
         Raises:
             PelError: Nothing can be loaded from `name` or `entity_name`, or they do not fit each other.
         """
+        linker = Layout(hashed=(MODEL,)).read(Path(self.name))
+        if linker is not None and (model := linker.path(MODEL)) is not None and (model / TOWERS[0]).is_dir():
+            linker.check(MODEL)
+            return self._towers(model)
         encoder = self._load(self.name, self.revision)
         if self.entity_name is None:
             return encoder
@@ -69,19 +76,28 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
             raise self._refused("has vectors of another size")
         return encoder._replace(for_entities=other.transformer)
 
+    def _towers(self, model: Path) -> PretrainedEncoder:
+        """Load both towers of a linker, or the one that it has."""
+        if self.entity_name is not None:
+            raise refused(SECTION, "entity_name", self.entity_name, f"leave it out: {self.name!r} has towers for both")
+        mentions, *entities = (
+            self._load(str(model / tower), None, model / TOKENIZER) for tower in TOWERS if (model / tower).is_dir()
+        )
+        return mentions._replace(for_entities=entities[0].transformer if entities else None)
+
     def _refused(self, what: str) -> PelError:
         return refused(
             SECTION, "entity_name", self.entity_name, f"it {what} than {self.name!r}; name the two halves of one model"
         )
 
-    def _load(self, name: str, revision: str | None) -> PretrainedEncoder:
+    def _load(self, name: str, revision: str | None, tokenizer_folder: Path | None = None) -> PretrainedEncoder:
         import torch
         from thinc.api import get_torch_default_device
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         source = {"revision": revision, "local_files_only": Path(name).is_dir(), **NO_CODE}
         try:
-            tokenizer = AutoTokenizer.from_pretrained(name, **source)
+            tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder or name, **source)
             config = without_kernel(AutoConfig.from_pretrained(name, **source))
             for key in DROPOUTS:
                 if hasattr(config, key):

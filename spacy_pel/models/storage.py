@@ -21,6 +21,7 @@ from thinc.api import Model
 from ..kb.kinds import ENTITY, NAMES
 from .bi_encoder import check_reads_names, make_bi_encoder, make_transformer_listener, row_builder, score_of
 from .encoder import set_transformer, tower_module
+from .encoder_loader import TOWERS
 from .inputs import RowBuilder
 from .listener import LISTENER, set_projection
 from .several_pooling import Codes
@@ -36,7 +37,6 @@ from .weights import (
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
 CODES = "codes.safetensors"
-TOWERS = ("mention", "entity")  # shared towers have the first only
 TOWER_OF = {ENTITY: "entity_tower", NAMES: "mention_tower"}  # which reads what an index has vectors of
 SETTINGS_OF = {
     ENTITY: ("entity_length", "similarity", "entity_template", "aliases"),

@@ -22,6 +22,7 @@ DEFAULT_CONFIG = {
     "layout": "shared",
     "mask_names": 0.0,
     "freeze_entities": False,
+    "distillation": None,
     **asdict(LinkSettings()),
     "scorer": {"@scorers": "spacy_pel.link_scorer.v1"},
 }
@@ -44,6 +45,7 @@ def make_linker(
     layout: str,
     mask_names: float,
     freeze_entities: bool,
+    distillation: Any | None,
     top_k: int,
     max_candidates: int,
     spans_key: str | None,
@@ -74,6 +76,7 @@ def make_linker(
         layout: "shared" (the candidates of a batch serve all its mentions) or "per_mention" (each mention has its own).
         mask_names: The share of the mentions whose own entity is read, while training, without the name that they have.
         freeze_entities: Train the mention tower alone. Vectors of the KB then never become old.
+        distillation: `spacy_pel.Distillation.v1`, or null to learn nothing of a ranker.
         scorer: `spacy_pel.link_scorer.v1`.
 
     The other arguments are the settings of `LinkSettings`.
@@ -84,6 +87,7 @@ def make_linker(
     from ..training.layouts import check_layout
     from ..training.objective import Objective
 
-    objective = Objective(loss, adversarial, negatives, check_layout(layout), mask_names, freeze_entities)
+    check_layout(layout)
+    objective = Objective(loss, adversarial, negatives, layout, mask_names, freeze_entities, distillation)
     objective.check_similarity(model, name)
     return PelLinker(nlp.vocab, model, name, objective=objective, settings=settings, scorer=scorer)

@@ -28,6 +28,7 @@ class TrainingBatch:
         candidates: What the candidates of a mention are: "all" r entities; its "own" c, the entities lying mention by
             mention; "own and gold": its own, then the gold entities of all m mentions.
         log_q: (m, c), the log-probability with which each negative was drawn, where the draws were independent.
+        targets: (m, c), what a ranker scores each candidate, to be learnt from; -inf where it says nothing.
     """
 
     entity_places: np.ndarray
@@ -36,6 +37,17 @@ class TrainingBatch:
     negatives: np.ndarray
     candidates: Literal["all", "own", "own and gold"]
     log_q: np.ndarray | None = None
+    targets: np.ndarray | None = None
+
+    def candidate_places(self) -> np.ndarray:
+        """The candidates (m, c) of each mention, as places in the list of entities that is trained with."""
+        n_mentions = len(self.gold)
+        if self.candidates == "all":
+            return np.tile(self.entity_places, (n_mentions, 1))
+        own = self.entity_places.reshape(n_mentions, -1)
+        if self.candidates == "own":
+            return own
+        return np.hstack([own, np.tile(self.entity_places[self.gold], (n_mentions, 1))])
 
     def scores(self, score: Score, mentions: Given, entities: Given) -> torch.Tensor:
         """Score every mention against its candidates.

@@ -18,6 +18,7 @@ from ..models.scoring.bags import given
 from ..models.scoring.score import Score
 from ..models.token_rows import TokenRows
 from .adversarial import FGSM
+from .distillation import Distillation
 from .layouts import TrainingBatch
 from .losses import Loss, score_gradient
 from .negatives import NegativeSampler
@@ -34,6 +35,7 @@ class Objective:
         layout: A key of `spacy_pel.training.layouts.LAYOUTS`.
         mask_names: The share of the mentions whose gold entity is read without the name that the mention has.
         freeze_entities: Whether only the mention tower learns.
+        distillation: What is learnt of a ranker; None: nothing.
 
     Raises:
         PelError: The parts do not go together.
@@ -45,6 +47,7 @@ class Objective:
     layout: str
     mask_names: float = 0.0
     freeze_entities: bool = False
+    distillation: Distillation | None = None
 
     def __post_init__(self) -> None:
         _check_kind("loss", self.loss, "logit_scale", '"@misc": "spacy_pel.ProxyLoss.v1"')
@@ -58,6 +61,13 @@ class Objective:
                 "[components.pel_linker.loss]: spacy_pel.NCELoss.v1 corrects for independent draws; it needs "
                 '[components.pel_linker] layout = "per_mention" and [components.pel_linker.negatives] draw = "iid" '
                 "(of RandomNegatives: replace = true)."
+            )
+        if self.distillation is not None:
+            _check_kind("distillation", self.distillation, "targets", '"@misc": "spacy_pel.Distillation.v1"')
+        if self.loss.needs_log_q and self.distillation is not None:
+            raise PelError(
+                "[components.pel_linker.distillation]: the candidates of a ranker do not go with spacy_pel.NCELoss.v1: "
+                "they are not drawn."
             )
         if self.loss.needs_log_q and self.negatives.in_batch:
             raise PelError(
@@ -97,6 +107,7 @@ def backpropagate(
     score: Score,
     loss: Loss,
     adversarial: FGSM | None,
+    distillation: Distillation | None = None,
 ) -> float:
     """Accumulate the gradients of one batch in both towers.
 
@@ -109,19 +120,20 @@ def backpropagate(
         score: How pairs are scored.
         loss: Of these scores.
         adversarial: FGSM, or None.
+        distillation: Its term is added to the loss; None: none is.
 
     Returns:
         The sum of the losses of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8). The gradients are its.
     """
     entities, backprop_entities = entity_tower.begin_update(entity_rows)
-    value, d_mentions, d_entities = loss_and_gradients(mentions, entities, batch, score, loss)
+    value, d_mentions, d_entities = loss_and_gradients(mentions, entities, batch, score, loss, distillation)
     learns = not is_frozen(entity_tower)
     d_inputs = backprop_entities(d_entities) if learns or adversarial is not None else []
     if adversarial is not None:
         batches = token_batches(entity_tower, entity_rows)
         steps = [adversarial.step(gradient, rows.mask) for gradient, (_, rows) in zip(d_inputs, batches, strict=True)]
         entities, backprop_entities = entity_tower.begin_update(entity_rows.with_steps(steps))
-        extra, d_mentions_extra, d_entities = loss_and_gradients(mentions, entities, batch, score, loss)
+        extra, d_mentions_extra, d_entities = loss_and_gradients(mentions, entities, batch, score, loss, distillation)
         if learns:
             backprop_entities(adversarial.weight * d_entities)
         value += adversarial.weight * extra
@@ -131,7 +143,12 @@ def backpropagate(
 
 
 def loss_and_gradients(
-    mentions: Floats2d | Several, entities: Floats2d | Several, batch: TrainingBatch, score: Score, loss: Loss
+    mentions: Floats2d | Several,
+    entities: Floats2d | Several,
+    batch: TrainingBatch,
+    score: Score,
+    loss: Loss,
+    distillation: Distillation | None = None,
 ) -> tuple[float, Any, Any]:
     """Return the sum of the losses of m mentions, and its gradients by all their vectors (v, d) and by all those of the
     entities (u, d)."""
@@ -148,6 +165,11 @@ def loss_and_gradients(
     fixed = scores.detach().requires_grad_()
     drawn = () if not loss.needs_log_q else (torch.as_tensor(batch.log_q, dtype=scores.dtype, device=device),)
     value = loss(fixed, positives, negatives, *drawn).sum()
-    scores.backward(score_gradient(value, fixed, positives, negatives))
+    gradient = score_gradient(value, fixed, positives, negatives)
+    if batch.targets is not None and distillation is not None:
+        targets = torch.as_tensor(batch.targets, dtype=scores.dtype, device=device)
+        taught = distillation.loss(fixed, targets, loss.logit_scale).sum()
+        value, gradient = value + taught, gradient + torch.autograd.grad(taught, fixed)[0]
+    scores.backward(gradient)
     d_mentions, d_entities = (torch2xp(own.grad) for own in leaves if own.grad is not None)
     return value.item(), d_mentions, d_entities

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from spacy.tokens import Span
 from spacy.training import Example
 from thinc.api import Model
 
@@ -24,6 +25,7 @@ from ..search.find import AllowedFor
 from ..search.live import LiveIndex, LivePart
 from ..search.rescored import Rescored
 from .adversarial import SECTION as FGSM_SECTION
+from .distillation import Taught, mention_key, with_targets, with_taught
 from .gradients import finish
 from .layouts import LAYOUTS, TrainingBatch
 from .masking import with_masked_names
@@ -74,6 +76,7 @@ class TrainingSession:
         self.latest_draw: LatestDraw | None = None
         self._rng = np.random.default_rng(seed)
         self._same_concepts = self._read_same_concepts()
+        self._targets = None if objective.distillation is None else objective.distillation.targets()
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
         if objective.adversarial is not None:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
@@ -143,7 +146,11 @@ class TrainingSession:
         objective = self.objective
         negatives = self._draw(not_wrong, in_numpy(vectors), self.live.part(allowed))
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
+        taught = None if self._targets is None else self._taught([mentions[i].span for i in used])
+        if taught is not None and objective.distillation is not None:
+            negatives = with_taught(negatives, taught, not_wrong, objective.distillation.n)
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
+        batch = batch if taught is None else with_targets(batch, taught)
         self.latest_batch = batch
         entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
@@ -157,6 +164,7 @@ class TrainingSession:
             score_of(self.model),
             objective.loss,
             objective.adversarial,
+            objective.distillation,
         )
 
     def _draw(self, not_wrong: Sequence[Sequence[int]], queries: Vectors, part: LivePart) -> DrawnNegatives:
@@ -167,6 +175,16 @@ class TrainingSession:
         if sampler.n_hard:
             self.latest_draw = LatestDraw(queries, not_wrong, drawn.places[:, : sampler.n_hard], part)
         return drawn._replace(places=part.places_of(drawn.places))
+
+    def _taught(self, spans: Sequence[Span]) -> list[Taught]:
+        """What the ranker says of each mention; nothing where it was not asked."""
+        assert self._targets is not None
+        told = [self._targets.get(mention_key(span)) for span in spans]
+        rows = self.kb.rows({id_ for one in told if one is not None for id_ in one.ids})
+        places = self.live.places_of(EntityRows(np.array(list(rows.values()), dtype="int64"))).tolist()
+        place_of = dict(zip(rows, places, strict=True))
+        pairs = [() if one is None else zip(one.ids, one.scores.tolist(), strict=True) for one in told]
+        return [Taught({place_of[id_]: score for id_, score in own if id_ in place_of}) for own in pairs]
 
     def _candidate_rows(self, batch: TrainingBatch, gold: EntityPlaces, forms: Sequence[str]) -> TokenRows:
         """The token rows of `batch`; of a share of the `gold` (m,), without the names that are `forms` (m)."""

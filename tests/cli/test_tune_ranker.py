@@ -6,15 +6,22 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import spacy
 import torch
 from spacy.tokens import DocBin
-from tiny import SENTENCES, make_docs, make_kb, make_pipeline, write_encoder
+from spacy.util import load_model_from_config
+from thinc.api import Config
+from tiny import SENTENCES, make_docs, make_examples, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.models.cross_encoder import pair_tower
+from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.pipeline.ranking import scores_of
+from spacy_pel.training.distillation import mention_key
 
 CONFIG = """
 [nlp]
@@ -135,8 +142,37 @@ def test_from_training_to_links(folder):
     assert len(ent["kb_ents"]) == 3 and 0 < ent["kb_prob"] < 1
 
 
-def test_a_pipeline_without_a_ranker(folder):
-    result = pel("tune-ranker", folder / "linker", folder / "dev.spacy")
+def test_a_linker_is_trained_towards_what_the_ranker_says(folder):
+    targets = folder / "targets.jsonl"
+    result = pel("distil", folder / "training" / "model-last", folder / "train.spacy", targets, "--top-n", "4")
+    assert result.exit_code == 0 and "Wrote what the ranker scores of" in result.output, result.output
+    lines = [json.loads(line) for line in targets.read_text().splitlines()]
+    assert lines and {len(line["ids"]) for line in lines} == {len(line["scores"]) for line in lines} == {4}
+    ranker = spacy.load(folder / "training" / "model-last").get_pipe("pel_ranker")
+    docs = make_docs(spacy.blank("en"))
+    (span, *_) = docs[0].ents
+    (link,) = ranker.linker.links(ranker.linker.find([span], 4))
+    (scores,) = scores_of(ranker, [span], [link])
+    (line,) = (line for line in lines if line["mention"] == mention_key(span))
+    theirs = np.array([score for _, score in link.candidates])
+    np.testing.assert_allclose(line["scores"], scores[:4] + ranker.tuned.weight * theirs, atol=1e-3)
+
+    config = Config().from_disk(folder / "linker" / "config.cfg", interpolate=False)
+    config["components"]["pel_linker"]["distillation"] = {"@misc": "spacy_pel.Distillation.v1", "path": str(targets)}
+    nlp = load_model_from_config(config)
+    towers = HFEncoder(str(folder / "linker" / "pel_linker"), dropout=0.0)
+    linker, kb = nlp.get_pipe("pel_linker"), KnowledgeBase(folder / "kb")
+    linker.initialize(lambda: make_examples(nlp), nlp=nlp, encoder_loader=towers, kb_loader=lambda: kb)
+    was = spacy.load(folder / "linker").get_pipe("pel_linker")
+    assert linker.fingerprints == was.fingerprints  # the towers that were trained
+    assert nlp.update(make_examples(nlp), sgd=nlp.resume_training())["pel_linker"] > 0
+    assert np.isfinite(linker.session.latest_batch.targets).any()
+
+
+@pytest.mark.parametrize("command", ["tune-ranker", "distil"])
+def test_a_pipeline_without_a_ranker(folder, command):
+    more = ["targets.jsonl"] if command == "distil" else []
+    result = pel(command, folder / "linker", folder / "dev.spacy", *more)
     assert result.exit_code == 1 and "has no pel_ranker: its components are pel_linker" in result.output
 
 

@@ -173,6 +173,29 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     assert rows["alias match"][:2] == ["1", "1.000"] and rows["alias match"][6] == "–", "nothing is held out here"
 
 
+def test_ranker_and_what_is_learnt_of_it(copied, made_data, tiny_bert):
+    folder, other = copied("bc5cdr"), made_data / "biored" / "dev.pubtator"
+    other.parent.mkdir(exist_ok=True)
+    shutil.copy(made_data / "bc5cdr" / "dev.pubtator", other)
+    variables = {"data": made_data, "encoder": tiny_bert, "max_steps": 4, "ranker_steps": 4, "distil_steps": 2}
+    run_project(folder, "all", **variables)
+    printed = run_project(folder, "ranker", **variables)
+    rows = srsly.read_json(folder / "metrics" / "ranker" / "ranker-0.json")["rows"]
+    for table in rows.values():
+        assert {"linker", "ranker alone", "both"} <= table.keys() and table["both"]["n_mentions"] == 18
+    assert "mentions a second" in printed and set(rows) == {"", "biored"}
+    assert "| distilled-vectors |" in run_project(folder, "distil", **variables)
+    weights = {
+        name: Config().from_disk(folder / "training" / name / "distil.cfg")["components"]["pel_linker"]["distillation"]
+        for name in ("distil", "undistilled")
+    }
+    assert [one["weight"] for one in weights.values()] == [1.0, 0]
+    assert {path.stem.split("-")[0] for path in (folder / "metrics" / "distil").glob("*.json")} == {
+        "distilled",
+        "undistilled",
+    }
+
+
 def test_medmentions_small(copied, made_data, tiny_bert):
     folder = copied("medmentions_umls")
     run_project(folder, "small", data=made_data, small_encoder=tiny_bert, small_max_steps=4, fold=4)

@@ -1,0 +1,154 @@
+"""A bi-encoder learns from a ranker: what that scores the candidates of a mention is a target beside the gold entity.
+
+A file of targets has a line for each mention, `{"mention": key, "text": its text, "ids": [...], "scores": [...]}`;
+`spacy pel distil` writes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import srsly
+import torch
+from spacy.tokens import Span
+from torch.nn.functional import kl_div, log_softmax
+
+from ..checks import check_count, check_number, check_text
+from ..errors import PelError
+from .draws import NONE
+from .layouts import TrainingBatch
+from .negatives import DrawnNegatives
+
+SECTION = "[components.pel_linker.distillation]"
+AROUND = 48  # characters on either side of a mention that tell it from others, in whatever window it stands
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """What a bi-encoder learns of a ranker: λ T² KL(q ‖ p), where q is the softmax of the ranker's scores / T over
+    those candidates of the batch that it has scored, and p that of the bi-encoder's logits / T (Hinton et al. 2015).
+
+    Attributes:
+        path: The file that `spacy pel distil` has written of the training corpus.
+        n: The wrong candidates that the ranker scores highest, which become negatives of their mention.
+        weight: λ.
+        temperature: T.
+
+    Raises:
+        PelError: A setting is out of its range.
+    """
+
+    path: str
+    n: int = 3
+    weight: float = 1.0
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_text(SECTION, "path", self.path, "name the file that `spacy pel distil` has written")
+        check_count(SECTION, "n", self.n)
+        check_number(SECTION, "weight", self.weight, least=0)
+        check_number(SECTION, "temperature", self.temperature, over=0)
+
+    def targets(self) -> dict[str, Target]:
+        """Read the targets of all mentions, by their `mention_key`.
+
+        Raises:
+            PelError: The file is missing, or a line of it is broken.
+        """
+        number = 0
+        found: dict[str, Target] = {}
+        try:
+            lines: Iterator[Any] = iter(srsly.read_jsonl(self.path))
+            for number, line in enumerate(lines, 1):  # noqa: B007  (told where it ends)
+                found[line["mention"]] = Target.of(line)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PelError(
+                f"{SECTION}: {self.path}, line {max(number, 1)}, holds no targets ({error!r}); write the file with "
+                "`spacy pel distil`."
+            ) from error
+        return found
+
+    def loss(self, scores: torch.Tensor, targets: torch.Tensor, logit_scale: float) -> torch.Tensor:
+        """The loss (m,) of mentions; 0 of those without a target.
+
+        Args:
+            scores: (m, c), what the bi-encoder scores the candidates of each.
+            targets: (m, c), what the ranker does; -inf where it says nothing.
+            logit_scale: What makes a training logit of a score.
+        """
+        told = targets.isfinite()
+        some = told.sum(-1) > 1  # of one candidate nothing is learnt
+        logits = (logit_scale / self.temperature * scores).masked_fill(~told, -torch.inf)[some]
+        wanted = log_softmax(targets[some] / self.temperature, dim=-1)
+        terms = kl_div(
+            log_softmax(logits, dim=-1).masked_fill(~told[some], 0.0),
+            wanted.masked_fill(~told[some], -torch.inf),
+            reduction="none",
+            log_target=True,
+        ).nan_to_num(0.0)
+        value = scores.new_zeros(len(scores))
+        return value.index_put((some.nonzero()[:, 0],), self.weight * self.temperature**2 * terms.sum(-1))
+
+
+class Target(NamedTuple):
+    """What a ranker says of a mention: the `scores` (c,) of the entities `ids`."""
+
+    ids: Sequence[str]
+    scores: np.ndarray
+
+    @classmethod
+    def of(cls, line: dict[str, Any]) -> Target:
+        """What a line of the file says.
+
+        Raises:
+            ValueError: Ids and scores are not as many, or a score is not finite.
+        """
+        target = cls(line["ids"], np.array(line["scores"], dtype=np.float64))
+        if target.scores.shape != (len(target.ids),) or not np.isfinite(target.scores).all():
+            raise ValueError("a finite score for each id is needed")
+        return target
+
+
+def mention_key(span: Span) -> str:
+    """What tells a mention from others: its text and the characters around it. The same in a document and in a window
+    of it that shows as many."""
+    text, start, end = span.doc.text, span.start_char, span.end_char
+    parts = text[max(start - AROUND, 0) : start], span.text, text[end : end + AROUND]
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
+
+
+class Taught(NamedTuple):
+    """What a ranker says of a mention whose entities are places in the list that is trained with: {place: score}."""
+
+    scores: dict[int, float]
+
+    def best_wrong(self, not_wrong: Sequence[int], n: int) -> list[int]:
+        """The `n` places that score highest, without those that are `not_wrong`."""
+        wrong = sorted(self.scores.keys() - set(not_wrong), key=lambda place: (-self.scores[place], place))
+        return wrong[:n]
+
+
+def with_taught(
+    negatives: DrawnNegatives, taught: Sequence[Taught], not_wrong: Sequence[Sequence[int]], n: int
+) -> DrawnNegatives:
+    """`negatives` of m mentions, and `n` wrong candidates more of each that its ranker scores highest; none twice."""
+    more = np.full((len(taught), n), NONE, dtype="int64")
+    for i, (own, correct) in enumerate(zip(taught, not_wrong, strict=True)):
+        places = own.best_wrong([*correct, *negatives.places[i].tolist()], n)
+        more[i, : len(places)] = places
+    return DrawnNegatives(np.hstack([negatives.places, more]))
+
+
+def with_targets(batch: TrainingBatch, taught: Sequence[Taught]) -> TrainingBatch:
+    """`batch` with what a ranker scores the candidates of each of its m mentions."""
+    targets = np.array(
+        [
+            [own.scores.get(place, -np.inf) for place in places]
+            for own, places in zip(taught, batch.candidate_places().tolist(), strict=True)
+        ]
+    )
+    return replace(batch, targets=np.where(batch.positives | batch.negatives, targets, -np.inf))
