@@ -30,6 +30,7 @@ def main(
     n: Annotated[int, typer.Option(help="Negatives a mention")] = 32,
     epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
     layout: Annotated[str, typer.Option(help="shared or per_mention; that of CONFIG by default")] = "",
+    vectors: Annotated[int, typer.Option(min=1, help="Vectors of an entity, of which the best counts")] = 1,
     names: Annotated[bool, typer.Option(help="Whether names and long forms count; the papers have neither")] = False,
 ) -> None:
     """Write CONFIG with these settings. Every other one stays; so does the similarity that goes with a loss."""
@@ -45,13 +46,15 @@ def main(
     linker["loss"] = own | ({"alpha": 32.0, "margin": margin} if loss == "pb" else {})
     linker["negatives"] = NEGATIVES[negatives] | {"n": n}
     linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0} if epsilon else None
+    if vectors > 1:
+        linker["model"]["score"] = {"@architectures": "spacy_pel.MultiVectorScore.v1", "m": vectors}
     if layout:
         linker["layout"] = layout
     if not names:
         linker |= {"lexical": None, "resolve_abbreviations": False}
     output.parent.mkdir(parents=True, exist_ok=True)
     changed.to_disk(output)
-    typer.echo(f"{output}: {loss}, {n} {negatives} negatives, FGSM {epsilon:g}, margin {margin:g}")
+    typer.echo(f"{output}: {loss}, {n} {negatives} negatives, FGSM {epsilon:g}, margin {margin:g}, {vectors} vectors")
 
 
 if __name__ == "__main__":

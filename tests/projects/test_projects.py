@@ -532,6 +532,11 @@ def test_aida(copied, tiny_bert, tmp_path):
         1,
     )
     assert measured["seen_recall_at_1"] is None
+    row = {"name": "multi-2", "vectors": 2, "gpu_id": -1, "max_steps": 2, "n": 3}
+    for command in ("train", "index", "evaluate"):
+        run_project(folder, command, **files, **row)
+    assert srsly.read_json(folder / "metrics" / "multi-2.json")["recall_at_64"] == 1
+    assert spacy.load(folder / "linker" / "multi-2").get_pipe("pel_linker").model.attrs["settings"]["score"]["m"] == 2
 
     encoders = [AutoModel.from_pretrained(folder / "assets" / "blink" / name) for name in ("mention", "entity")]
     words = [encoder.get_input_embeddings().weight for encoder in encoders]
