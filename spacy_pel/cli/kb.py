@@ -78,6 +78,8 @@ def search(
 
     Example: python -m spacy pel kb search linker "cold" --context "The cold lasted a week."
     """
+    if not text.strip():
+        raise PelError("TEXT is empty; give a name.")
     kb = _open(path)
     if context and not is_pipeline(path):
         raise PelError(f"--context: {path} is a KB, which has no encoder to read it; name a pipeline.")

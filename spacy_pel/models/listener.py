@@ -93,8 +93,8 @@ def connect(tower: Model, size: int) -> None:
     if not listener.has_dim("nO"):
         raise PelError(
             f"[components.pel_linker.model]: spacy_pel.TransformerListener.v1 (upstream = {listener.upstream_name!r}) "
-            "finds no transformer pipe of spacy-transformers: put one of that name before pel_linker, and initialise "
-            "the pipeline as a whole."
+            "finds no transformer pipe of spacy-transformers that is initialised: put one of that name before "
+            "pel_linker, and initialise the pipeline as a whole; a frozen one needs a `source`."
         )
     width = listener.get_dim("nO")
     weight = torch.eye(size) if width == size else nn.init.orthogonal_(torch.empty(size, width))

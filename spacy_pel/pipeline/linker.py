@@ -105,9 +105,17 @@ class PelLinker(Upstream, TrainablePipe):
             return
         settings = replace(self.settings, **{name: value})
         settings.check_threshold(self.objective.loss.similarity)
+        if name == "vectors" and value != ENTITY:
+            self._check_reads_names()
         self.settings = settings
         if name in ("lexical", "vectors"):
             warn_of_tuning(self)
+
+    def _check_reads_names(self) -> None:
+        from ..models.bi_encoder import check_reads_names, has_encoder
+
+        if has_encoder(self.model):
+            check_reads_names(self.model)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *SETTINGS, *SETTING_OF]

@@ -11,6 +11,8 @@ from thinc.api import Model
 from ..tuning.ranking import digest_of
 from ..tuning.tuned import TuningContext
 
+SHOWN = {"mention_length": "mention_length or window"}  # of documents, a config says `window`
+
 
 def warn_of_training(name: str) -> None:
     """Warn that the component `name` is being trained."""
@@ -42,19 +44,21 @@ def warn_of_tuning(linker: Any) -> None:
 
 
 def warn_of_other_architecture(linker: Any, saved: Model, path: Path) -> None:
-    """Warn where the config of `linker` asks for another bi-encoder than the one `saved` at `path`, which counts.
-    Settings with their default ask for nothing."""
+    """Warn where the config of `linker` asks for another bi-encoder than the one `saved` at `path`, which counts. The
+    default one, of `nlp.add_pipe("pel_linker")`, asks for nothing."""
     from ..models.bi_encoder import make_bi_encoder
 
-    asked, there = linker.model.attrs["settings"], saved.attrs["settings"]
     default = make_bi_encoder().attrs["settings"]
-    for key in sorted(asked.keys() & there.keys() - {"precision"}):
-        if asked[key] not in (there[key], default.get(key)):
-            warnings.warn(
-                f"[components.{linker.name}.model]: {key} = {asked[key]!r} is not that of the linker in {path}, which "
-                f"was trained with {there[key]!r} and stays so. Leave it out, or train and index a linker with it.",
-                stacklevel=4,
-            )
+    asked, there = (default | one.attrs["settings"] | {"precision": ""} for one in (linker.model, saved))
+    others = sorted(key for key in asked.keys() | there.keys() if asked.get(key) != there.get(key))
+    if not others or asked == default | {"precision": ""}:
+        return
+    settings = ", ".join(f"{SHOWN.get(key, key)} = {asked.get(key)!r} (not {there.get(key)!r})" for key in others)
+    warnings.warn(
+        f"[components.{linker.name}.model] asks for another encoder than {path} has, which stays as it was trained: "
+        f"{settings}. Leave that out, or train and index a linker with it.",
+        stacklevel=4,
+    )
 
 
 def warn_of_other_linker(ranker: Any) -> None:

@@ -222,14 +222,21 @@ def pickled(linker: Any, folder: TemporaryFolder | None) -> tuple[Callable, tupl
     goes_along = folder is not None and kb is not None and lies_in(kb, folder.path)
     data = linker.to_bytes(exclude=("vocab",) if goes_along else ("vocab", FOLDER))
     parts = {"name": linker.name, "objective": linker.objective, "settings": linker.settings, "scorer": linker.scorer}
-    return linker_from_parts, (type(linker), linker.vocab, parts, data, None if goes_along else kb, goes_along)
+    own = linker.model.attrs["settings"]["precision"]
+    return linker_from_parts, (type(linker), linker.vocab, parts, data, None if goes_along else kb, goes_along, own)
 
 
 def linker_from_parts(
-    kind: Callable, vocab: Vocab, parts: dict[str, Any], data: bytes, kb: KnowledgeBase | None, kb_in_data: bool = False
+    kind: Callable,
+    vocab: Vocab,
+    parts: dict[str, Any],
+    data: bytes,
+    kb: KnowledgeBase | None,
+    kb_in_data: bool = False,
+    precision: str = "auto",
 ) -> CanBeSaved:
-    """A linker that was pickled: of the class `kind`, with its other arguments, its bytes and its KB."""
-    linker = kind(vocab, make_bi_encoder(), **parts)
+    """A linker that was pickled: of the class `kind`, with its other arguments, its bytes, its KB and its precision."""
+    linker = kind(vocab, make_bi_encoder(precision=precision), **parts)
     linker.from_bytes(data, exclude=("vocab",) if kb_in_data else ("vocab", FOLDER))
     if kb is not None:
         linker.set_kb(kb)

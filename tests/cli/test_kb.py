@@ -91,6 +91,7 @@ def test_info_and_search(linker):
         (("add", "LINKER", "missing.jsonl"), "missing.jsonl"),
         (("search", "LINKER", "aspirin", "--context", "nothing of it"), 'does not hold "aspirin"'),
         (("search", "KB", "no such name"), 'no entity has the name "no such name"'),
+        (("search", "LINKER", " "), "TEXT is empty; give a name"),
         (("info", "NOWHERE"), "the file is missing"),
         (("verify", "BROKEN"), "cannot be read as the entity file of a KB"),
     ],

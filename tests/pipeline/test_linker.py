@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -428,6 +429,21 @@ def test_precision_is_the_reader_s_to_choose(trained, tmp_path, precision):
     assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_copy_computes_in_the_same_precision(trained, tmp_path, precision):
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline", config={"components.pel_linker.model.precision": precision})
+    docs = make_docs(nlp)
+    docs[0].spans[GOLD_GROUP] = [Span(docs[0], s.start, s.end, kb_id="NIL") for s in docs[0].spans[GOLD_GROUP]]
+    nlp.get_pipe("pel_linker").tune_nil(docs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for again in (pickle.loads(pickle.dumps(nlp)), deepcopy(nlp)):
+            linker = again.get_pipe("pel_linker")
+            assert linker.model.attrs["settings"]["precision"] == precision
+            assert linker.threshold == nlp.get_pipe("pel_linker").threshold is not None
+
+
 def test_a_threshold_that_was_tuned_in_another_precision_is_refused(trained, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
     docs = make_docs(trained)
@@ -448,9 +464,12 @@ def test_a_threshold_that_was_tuned_in_another_precision_is_refused(trained, tmp
 
 def test_a_config_cannot_change_what_was_trained(trained, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
-    with pytest.warns(UserWarning, match="mentions = 'document' is not that of the linker in .*'windows' and stays so"):
+    with pytest.warns(UserWarning, match=r"asks for another encoder .*: mentions = 'document' \(not 'windows'\)"):
         nlp = spacy.load(tmp_path / "pipeline", config={"components.pel_linker.model.mentions": "document"})
     assert [links(nlp(doc)) for doc in unlinked(nlp)] == GOLD
+    other = {"@architectures": "spacy_pel.DocumentEncoder.v1", "window": 77}
+    with pytest.warns(UserWarning, match=r"mention_length or window = 77 \(not \d+\), mentions = 'document'"):
+        spacy.load(tmp_path / "pipeline", config={"components.pel_linker.model": other})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         spacy.load(tmp_path / "pipeline")
