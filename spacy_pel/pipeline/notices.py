@@ -56,7 +56,7 @@ def warn_of_other_architecture(linker: Any, saved: Model, path: Path) -> None:
     settings = ", ".join(f"{SHOWN.get(key, key)} = {asked.get(key)!r} (not {there.get(key)!r})" for key in others)
     warnings.warn(
         f"[components.{linker.name}.model] asks for another encoder than {path} has, which stays as it was trained: "
-        f"{settings}. Leave that out, or train and index a linker with it.",
+        f"{settings}. Leave that out, of config.cfg too, or train and index a linker with it.",
         stacklevel=4,
     )
 
