@@ -147,7 +147,7 @@ class RowBuilder:
         if self.settings.mentions == LENT:
             raise PelError(
                 "Names of a KB cannot be read with spacy_pel.TransformerListener.v1: its mentions are read by the "
-                'transformer pipe, in their Docs. Search with vectors = "entity", and tune on gold mentions that you give.'
+                'transformer pipe, in their Docs. Search with vectors = "entity", and tune on a corpus.'
             )
 
     def _encoded(self, texts: Iterable[str]) -> list[Any]:

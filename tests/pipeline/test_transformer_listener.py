@@ -349,6 +349,19 @@ def test_names_have_no_transformer(trained):
     assert linker.vectors == "entity"
 
 
+def test_it_goes_into_another_pipeline_with_its_transformer(trained):
+    nlp, other = trained[0], spacy.blank("en")
+    for name in ("transformer", "pel_linker"):
+        other.add_pipe(name, source=nlp)
+    before, after = (pipeline.get_pipe("pel_linker") for pipeline in (nlp, other))
+    after.set_kb(before.kb)
+    spans = [
+        next(pipeline.get_pipe("transformer").pipe([pipeline.make_doc(TEXTS[0])]))[:2] for pipeline in (nlp, other)
+    ]
+    vectors = [encode_spans(linker.model, [span]) for linker, span in zip((before, after), spans, strict=True)]
+    np.testing.assert_allclose(vectors[0][0], vectors[1][0], atol=1e-6)
+
+
 def test_without_spacy_transformers(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy_transformers.layers", None)
     with pytest.raises(PelError, match=r'python -m pip install "spacy-pel\[spacy-transformers\]"'):
