@@ -72,10 +72,16 @@ def ground(
 
     from ..evaluation.evaluate import with_ranker
     from ..files.atomic import write_atomically
-    from ..linking.term_list import table_bytes
+    from ..linking.term_list import DELIMITERS, table_bytes
     from ..linking.terms import link_terms
 
     kb = linker.require_kb()
+    if len(terms.columns) == 1 and format_name in DELIMITERS and kb.named(terms.columns[0]):
+        echo(
+            f'⚠ {source}: its first row, "{terms.columns[0]}", is read as the header, and the KB has that name: if it '
+            "is a term, add a header or --format txt.",
+            err=True,
+        )
     vocabularies = vocabularies_given(kb, codes)
     linker.max_candidates = max(top_k, linker.max_candidates)
     with_prob = with_ranker(nlp, linker).tuned.gives_probabilities

@@ -90,6 +90,8 @@ def link(
 
         if format or force or codes is not None:
             raise PelError(f"{source} is a folder: leave out --format, --force and --codes.")
+        if out == STANDARD or (out.suffix in WRITTEN[:-1] and not out.is_dir()):
+            raise PelError(f"{out}: INPUT is a folder, and so is what is written; name one.")
         given |= {"workers": n_process, "batch_size": batch_size, "code": code, "gpu_id": gpu_id}
         link_folder(pipeline, source, out, **given)
         return
@@ -137,6 +139,13 @@ def link(
         except BrokenPipeError:
             status = NOT_READ
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+        except (PelError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise PelError(
+                f"{source}: a component of the pipeline fails at a text: {error!r}. Put the file into a folder and "
+                "link that: texts at which it fails are left out there."
+            ) from error
     report.sum_up("standard output" if out == STANDARD else str(out), stopped=status != 0)
     if status:
         raise typer.Exit(status)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..linking.shard import Shard, ShardReport
 
 INTERRUPTED = 130
+STRAYS_SHOWN = 5
 DROPPED = "_error"  # the column with what is wrong, which is reported and not written
 
 
@@ -86,6 +87,14 @@ def link_folder(
         failed = {str(shard.source.relative_to(source)): why for shard, why in progress.failed.items()}
         reports = {str(shard.source.relative_to(source)): report for shard, report in linked.items()}
         folder.write_manifest(reports, failed)
+        strays = folder.strays(linked)
+    if strays and not progress.is_stopped:
+        names = ", ".join(str(path.relative_to(out)) for path in strays[:STRAYS_SHOWN])
+        more = ", …" if len(strays) > STRAYS_SHOWN else ""
+        say(
+            f"⚠ {out}: {len(strays):,} shards are of an earlier run, and not counted: their source is gone, or could "
+            f"not be linked now. Remove them if they are of no use: {names}{more}"
+        )
     progress.sum_up(out, sum(report.broken for report in linked.values()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..checks import check_text
 from .entity import NO_ENTITY
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def checked_codes_of(kb: KnowledgeBase, id: str, vocabulary: str) -> list[str]:
     Raises:
         PelError: The KB has no such entity, or no entity with a code of that vocabulary.
     """
+    check_text("linker.codes", "vocabulary", vocabulary, 'name one, such as "ICD10CM"')
     codes = [] if id in NO_ENTITY else codes_in(kb[id].xrefs, vocabulary)
     if not codes:
         kb.check_vocabularies([vocabulary])

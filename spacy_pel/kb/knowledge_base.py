@@ -171,6 +171,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         """The rows of those `ids` that the KB has."""
         return self.records.rows(ids)
 
+    @property
+    def moment(self) -> object:
+        """An object that is another one as soon as the KB has changed, by this process or any other."""
+        return self.records.latest_meta()
+
     def ids(self, rows: EntityRows) -> np.ndarray:
         """The ids at `rows`.
 

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 from uuid import uuid4
 
+from ..checks import check_count
 from ..errors import PelError
 from .records import Linked, Record, RecordLinker
 from .tables import Table, as_column, table_of
@@ -56,6 +57,12 @@ class LinkBatch:
             given = getattr(self, name)
             if given is not None and Path(given).exists():
                 object.__setattr__(self, name, str(Path(given).absolute()))
+        check_count("LinkBatch", "batch_size", self.batch_size, least=1)
+        if len({self.text, self.links, self.error}) < 3:
+            raise PelError(
+                f"LinkBatch: text = {self.text!r}, links = {self.links!r} and error = {self.error!r} are three "
+                "columns; give each a name of its own."
+            )
         if self.keep is not None:
             object.__setattr__(self, "keep", tuple(self.keep))
 
@@ -79,9 +86,9 @@ class LinkBatch:
         """Link each of `batches` when it is asked for, as Spark's `mapInPandas` and `mapInArrow` do."""
         return map(self, batches)
 
-    def linked(self, table: Table) -> list[Linked]:
-        """What came of each row."""
-        return self.load().link(self._records(table), self.batch_size)
+    def linked(self, table: Table, *, some_are_linked: bool = False) -> list[Linked]:
+        """What came of each row. some_are_linked: see `RecordLinker.link`."""
+        return self.load().link(self._records(table), self.batch_size, some_are_linked=some_are_linked)
 
     def filled(self, table: Table, linked: Sequence[Linked]) -> Any:
         """The batch with what came of each row."""

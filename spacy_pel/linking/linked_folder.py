@@ -11,7 +11,7 @@ Whoever reads the folder as one table passes over names that begin with "_" or "
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,14 @@ def find_shards(source: Path, out: Path) -> list[Shard]:
     if source.resolve().is_relative_to(out.resolve()) or out.resolve().is_relative_to(source.resolve()):
         raise PelError(f"{out}: IN_DIR and OUT_DIR may not lie in each other; name another folder.")
     names = sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file())
-    shards = [
-        Shard(source / name, out / name, out / REPORTS / f"{name}.json")
-        for name in names
-        if name.name.endswith(SUFFIXES) and not any(part.startswith(("_", ".")) for part in name.parts)
-    ]
+    shards = [Shard(source / name, out / name, out / REPORTS / f"{name}.json") for name in names if _is_shard(name)]
     if not shards:
         raise PelError(f"{source}: has no shards; name a folder with files that end in {', '.join(SUFFIXES)}.")
     return shards
+
+
+def _is_shard(name: Path) -> bool:
+    return name.name.endswith(SUFFIXES) and not any(part.startswith(("_", ".")) for part in name.parts)
 
 
 def link_shards(
@@ -128,6 +128,13 @@ class LinkedFolder:
             "failed": dict(failed),
         }
         write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=2).encode())
+
+    def strays(self, linked: Iterable[Shard]) -> list[Path]:
+        """The shards in the folder that are none of those that are `linked`: their source is gone by now, or could not
+        be linked again."""
+        own = {shard.out for shard in linked}
+        paths = (path for path in sorted(self.path.rglob("*")) if path not in own)
+        return [path for path in paths if _is_shard(path.relative_to(self.path))]
 
     def _check(self) -> None:
         file = self.path / MANIFEST

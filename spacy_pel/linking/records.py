@@ -17,6 +17,7 @@ from .output import linked_record
 from .texts import link_given_mentions, make_doc
 
 Record = dict[str, Any]
+SEVERAL = 8  # texts: of so many that fail, none linked, the pipeline is at fault and not they
 
 
 class Linked(NamedTuple):
@@ -67,24 +68,26 @@ class RecordLinker:
         nlp = spacy.load(pipeline)
         return cls(nlp, *find_linker(nlp))
 
-    def link(self, records: Sequence[Record], batch_size: int = 256) -> list[Linked]:
+    def link(self, records: Sequence[Record], batch_size: int = 256, *, some_are_linked: bool = False) -> list[Linked]:
         """Link records.
 
         Args:
             records: Each with a `text`, and with `ents` where these are to be linked and not what the pipeline finds.
             batch_size: Texts that go through the pipeline together.
+            some_are_linked: Whether the pipeline has linked other records of the same corpus, so that it is not at
+                fault where it fails on all of these.
 
         Returns:
             What came of each. A record of which `make_doc` complains, or at whose text a component fails, costs only
             itself.
 
         Raises:
-            PelError: The linker or its KB is at fault, or the pipeline fails on every text.
+            PelError: The linker or its KB is at fault, or the pipeline fails on every text of several.
         """
         failures: list[Exception] = []
         with self._alone:
             linked = self._parted(records, batch_size, failures)
-        if len(failures) > 1 and not any(one.error is None for one in linked):
+        if len(failures) >= SEVERAL and not some_are_linked and all(one.error is not None for one in linked):
             raise PelError(f"the pipeline fails on every text, first with {failures[0]!r}") from failures[0]
         return linked
 

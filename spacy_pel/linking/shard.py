@@ -53,6 +53,7 @@ class ShardReport:
         broken: How many records were left out.
         why: (row, what is wrong) of the first of these. Rows are lines of JSONL, and count from 1.
         error: Why nothing was written.
+        out_size: Of what was written, in bytes; None: an earlier version has not said.
     """
 
     size: int = 0
@@ -62,6 +63,7 @@ class ShardReport:
     broken: int = 0
     why: list[tuple[int, str]] = field(default_factory=list)
     error: str | None = None
+    out_size: int | None = None
 
     def add(self, row: int, linked: Linked) -> bool:
         """Count a record. Returns whether it was linked."""
@@ -81,10 +83,11 @@ class ShardReport:
 
 
 def finished(shard: Shard) -> ShardReport | None:
-    """The report of a shard that is linked; None of one that is not, or whose source has another size by now."""
+    """The report of a shard that is linked; None of one that is not, or that has another size by now, or its source."""
     try:
         report = ShardReport(**json.loads(shard.report.read_bytes()))
-        is_same = shard.out.is_file() and shard.source.stat().st_size == report.size
+        out_size = shard.out.stat().st_size
+        is_same = shard.source.stat().st_size == report.size and report.out_size in (None, out_size)
     except (OSError, ValueError, TypeError):
         return None
     return report if is_same else None
@@ -123,8 +126,9 @@ class LinkShard:
                 row, why = report.why[0]
                 raise PelError(f"all its {report.broken:,} records are broken, the first one, row {row}: {why}")
             self._check()
-            report.why.sort()
-            write_atomically(shard.report, json.dumps(asdict(report)).encode())
+        report.why.sort()
+        report.out_size = shard.out.stat().st_size
+        write_atomically(shard.report, json.dumps(asdict(report)).encode())
 
     def _check(self) -> None:
         """Check that this is the linker that the others are, and that its KB has not changed."""
@@ -148,7 +152,8 @@ def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRepo
                     records.append((number, parse_json(line)))
                 except PelError as error:
                     report.add_broken(number, str(error))
-            linked = link.load().link([_to_link(link, record) for _, record in records], link.batch_size)
+            given = [_to_link(link, record) for _, record in records]
+            linked = link.load().link(given, link.batch_size, some_are_linked=report.texts > 0)
             for (number, record), one in zip(records, linked, strict=True):
                 if report.add(number, one):
                     out.write(json_line(_kept(link, record) | {link.links: one.ents}))
@@ -167,7 +172,7 @@ def _link_parquet(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRe
     pyarrow, parquet = require_parquet()
 
     def linked_table(table: Any, row: int) -> Any:
-        linked = link.linked(ArrowTable(table)) if table.num_rows else []
+        linked = link.linked(ArrowTable(table), some_are_linked=report.texts > 0) if table.num_rows else []
         good = [report.add(number, one) for number, one in enumerate(linked, start=row)]
         filled = link.filled(ArrowTable(table), linked)
         return filled.filter(pyarrow.array(good, pyarrow.bool_())).drop_columns([link.error])

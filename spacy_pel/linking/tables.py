@@ -50,7 +50,17 @@ class ColumnsTable:
     """A dict of columns, which are lists or numpy arrays."""
 
     def __init__(self, batch: Mapping[str, Any]) -> None:
+        """Take a batch.
+
+        Raises:
+            PelError: A column is a text, or not as long as another.
+        """
         self._batch = batch
+        if texts := [name for name, column in batch.items() if isinstance(column, str | bytes)]:
+            raise PelError(f"the column {texts[0]!r} of the batch is one text; give a list of them.")
+        if len({len(column) for column in batch.values()}) > 1:
+            lengths = ", ".join(f"{name!r} {len(column)}" for name, column in batch.items())
+            raise PelError(f"the columns of the batch are not of one length: {lengths}.")
 
     @property
     def names(self) -> list[str]:

@@ -17,6 +17,8 @@ from .evidence import evidence
 from .search import Found, Queries, Scored, Search
 
 AllowedFor = Callable[[str], Allowed | None]
+Named = tuple[list[str], np.ndarray, dict[str, np.ndarray]]  # ids, scores and their parts
+TRIES = 5  # to search a KB that changes all the time
 
 
 class Reading(NamedTuple):
@@ -80,11 +82,8 @@ def _find(
             continue
         text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
         texts = [text_of[place] for place in range(len(vectors))]
-        within = None if allowed is None else kb.rows_allowed(allowed)
         queries = Queries(texts, vectors, spans[0].doc.lang_)
-        scored = search(queries, depth, within)
-        said = evidence(scored, texts)
-        named = list(_named(kb, scored.first(reading.keep)))
+        said, named = _searched(kb, search, queries, depth, allowed, reading.keep)
         for i, place in zip(numbers, places.tolist(), strict=True):
             if place != UNREADABLE:
                 ids, scores, parts = named[place]
@@ -92,7 +91,23 @@ def _find(
     return found
 
 
-def _named(kb: KnowledgeBase, scored: Scored) -> Iterator[tuple[list[str], np.ndarray, dict[str, np.ndarray]]]:
+def _searched(
+    kb: KnowledgeBase, search: Search, queries: Queries, depth: int, allowed: Allowed | None, keep: int | None
+) -> tuple[np.ndarray, list[Named]]:
+    """What is said of each query, and its candidates, all of one moment of the KB: where that has changed meanwhile,
+    the search begins anew."""
+    for _ in range(TRIES):
+        before = kb.moment
+        within = None if allowed is None else kb.rows_allowed(allowed)
+        scored = search(queries, depth, within)
+        said = evidence(scored, queries.texts)
+        named = list(_named(kb, scored.first(keep)))
+        if kb.moment is before:
+            break
+    return said, named
+
+
+def _named(kb: KnowledgeBase, scored: Scored) -> Iterator[Named]:
     """Of each query the ids, the scores and their parts; an entity that has been removed meanwhile is left out."""
     ids = kb.ids(scored.rows)
     if not (there := ids != "").all():

@@ -99,6 +99,15 @@ def test_a_group_of_spans(linker, tmp_path):
     assert row["kb_id"] == "D001241"
 
 
+def test_a_first_row_that_is_a_term_is_told(linker, tmp_path):
+    (tmp_path / "terms.tsv").write_text("aspirin\nheart attack\n")
+    result = CliRunner().invoke(pel_app, ["ground", str(linker), str(tmp_path / "terms.tsv"), "-"])
+    assert result.exit_code == 0 and 'its first row, "aspirin", is read as the header' in result.output
+    (tmp_path / "terms.tsv").write_text("term\nheart attack\n")
+    result = CliRunner().invoke(pel_app, ["ground", str(linker), str(tmp_path / "terms.tsv"), "-"])
+    assert result.exit_code == 0 and "is read as the header" not in result.output
+
+
 def test_what_is_wrong_is_one_line_and_writes_nothing(linker, tmp_path):
     source, there = tmp_path / "terms.csv", tmp_path / "there.csv"
     source.write_text("dx,kb_id\nfits,1\n", encoding="utf-8")

@@ -153,6 +153,17 @@ def test_broken_records_are_left_out_and_named(made, corpus, tmp_path):
     assert {"new", "packed"} <= set(ids(out)) and not srsly.read_json(out / "_manifest.json")["failed"]
 
 
+def test_shards_without_a_source_are_named_and_not_counted(made, corpus, tmp_path):
+    out = tmp_path / "out"
+    assert link(made, corpus, out).exit_code == 0
+    (corpus / "1.jsonl").unlink()
+    (corpus / "0.jsonl").write_text("{broken")
+    result = link(made, corpus, out)
+    assert result.exit_code == 1 and "2 shards are of an earlier run" in result.stderr
+    assert "0.jsonl, 1.jsonl" in result.stderr
+    assert json.loads((out / "_manifest.json").read_bytes())["counts"]["shards"] == 4
+
+
 def test_a_worker_that_is_killed_is_started_again_and_loses_nothing(made, corpus, tmp_path):
     out, flag = tmp_path / "out", tmp_path / "flag"
     write(corpus / "1.jsonl", [*({"id": f"1-{i}", "text": TEXTS[i % 6]} for i in range(9)), waiting("1-9", flag)])
@@ -282,6 +293,8 @@ def test_bad_arguments_are_one_line_each_and_write_nothing(made, corpus, tmp_pat
         ((corpus, corpus / "out"), "may not lie in each other"),
         ((corpus, tmp_path), "may not lie in each other"),
         ((corpus, tmp_path / "full"), "is not empty"),
+        ((corpus, "-"), "INPUT is a folder, and so is what is written"),
+        ((corpus, tmp_path / "out.jsonl"), "INPUT is a folder, and so is what is written"),
         ((corpus, tmp_path / "file"), "is a file; name a folder"),
         ((corpus, tmp_path / "out", "--format", "jsonl"), "leave out --format"),
         ((corpus, tmp_path / "out", "--engine", "ray", "--gpu-id", 0), "leave out --gpu-id"),

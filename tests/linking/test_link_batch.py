@@ -156,11 +156,32 @@ def test_a_component_that_fails_at_a_text_costs_that_text(pipeline, monkeypatch)
     assert [i for i, error in enumerate(out["error"]) if error] == [3, 17]
     assert "cannot read this" in out["error"][3] and all(ids(out["ents"][i]) for i in range(20) if i not in (3, 17))
     with pytest.raises(PelError, match=r"fails on every text.*cannot read this"):
-        link({"text": [LITHIUM] * 3})
+        link({"text": [LITHIUM] * 8})
+    assert all("cannot read this" in error for error in link({"text": [LITHIUM] * 7})["error"])  # too few to tell
     monkeypatch.setattr(ruler, "__call__", whole)
     monkeypatch.setattr(KnowledgeBase, "entity_index", lambda *given: (_ for _ in ()).throw(PelError("no vectors")))
     with pytest.raises(PelError, match="no vectors"):
         link({"text": texts})
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ({"text": "MS ok"}, "column 'text' of the batch is one text; give a list"),
+        ({"text": [ASPIRIN, LITHIUM], "ents": [[]]}, "not of one length: 'text' 2, 'ents' 1"),
+    ],
+)
+def test_a_batch_that_is_no_table(link, batch, said):
+    with pytest.raises(PelError, match=said):
+        link(batch)
+
+
+def test_settings_that_cannot_be(pipeline):
+    with pytest.raises(PelError, match="batch_size = 0; it must be at least 1"):
+        LinkBatch(str(pipeline), batch_size=0)
+    for columns in ({"links": "x", "error": "x"}, {"links": "text"}):
+        with pytest.raises(PelError, match="give each a name of its own"):
+            LinkBatch(str(pipeline), **columns)
 
 
 def test_no_engine_is_imported():

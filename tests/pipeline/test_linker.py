@@ -33,6 +33,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.search import find
 from spacy_pel.tuning.tuned import Tuned
 
 GOLD = [[(surface, id_) for surface, id_ in mentions.items()] for _, mentions in SENTENCES]
@@ -336,6 +337,26 @@ def test_a_pipeline_in_which_nothing_looks_for_entities_is_told_so(tmp_path):
         warnings.simplefilter("error")
         nlp("She took aspirin.")  # it looked and found none
         nlp("")
+
+
+def test_a_kb_that_changes_during_a_search_gives_what_it_has_then(trained, tmp_path, monkeypatch):
+    """The entity that is removed leaves nothing behind in what is said of the others."""
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline")
+    linker, (span, *_) = nlp.get_pipe("pel_linker"), make_docs(nlp)[0].ents
+    best = linker.find([span], 5)[0].ids[0]
+    whole, removed = find.evidence, []
+
+    def evidence(scored, texts):
+        if not removed:
+            removed.append(best)
+            spacy.load(tmp_path / "pipeline").get_pipe("pel_linker").remove_entities([best])
+        return whole(scored, texts)
+
+    monkeypatch.setattr(find, "evidence", evidence)
+    (meanwhile,), (after,) = linker.find([span], 5), linker.find([span], 5)
+    assert removed == [best] and best not in meanwhile.ids == after.ids
+    np.testing.assert_array_equal(meanwhile.evidence, after.evidence)
 
 
 def test_docs_without_entities_need_no_kb(tmp_path):

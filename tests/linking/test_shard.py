@@ -1,0 +1,79 @@
+"""One shard: what counts as finished, and what poisonous records cost."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from tiny import SENTENCES
+
+from spacy_pel.linking import shard as module
+from spacy_pel.linking.link_batch import LinkBatch
+from spacy_pel.linking.shard import LinkShard, Shard, finished
+from spacy_pel.linking.stamp import stamp_of
+
+TEXTS = [text for text, _ in SENTENCES]
+
+
+@pytest.fixture
+def link(pipeline):
+    link = LinkBatch(str(pipeline))
+    return LinkShard(link, stamp_of(link.load()))
+
+
+@pytest.fixture
+def shard(tmp_path):
+    (tmp_path / "out").mkdir()
+    return write(Shard(tmp_path / "a.jsonl", tmp_path / "out" / "a.jsonl", tmp_path / "out" / "a.json"), TEXTS[:2])
+
+
+def write(shard, texts):
+    shard.source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return shard
+
+
+def test_a_disk_that_is_full_leaves_no_report_of_what_is_not_there(link, shard, monkeypatch):
+    assert link(shard).error is None and finished(shard).texts == 2
+    write(shard, TEXTS[:4])
+    assert finished(shard) is None
+    whole = module.new_file
+
+    @contextmanager
+    def full(path):
+        with whole(path) as file:
+            yield file
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "new_file", full)
+    assert "No space left" in link(shard).error and finished(shard) is None
+    assert len(shard.out.read_bytes().splitlines()) == 2
+    monkeypatch.setattr(module, "new_file", whole)
+    assert link(shard).error is None and finished(shard).texts == 4 == len(shard.out.read_bytes().splitlines())
+
+
+def test_a_shard_that_was_cut_is_linked_again(link, shard):
+    link(shard)
+    shard.out.write_bytes(shard.out.read_bytes()[:-5])
+    assert finished(shard) is None
+    report = json.loads(shard.report.read_bytes())
+    del report["out_size"]  # as an earlier version has left it
+    shard.report.write_text(json.dumps(report))
+    assert finished(shard).texts == 2
+
+
+def test_poisonous_records_at_the_end_cost_only_themselves(link, shard, monkeypatch):
+    monkeypatch.setattr(module, "ROWS", 10)
+    ruler = type(link.link.load().nlp.get_pipe("entity_ruler"))
+    whole = ruler.__call__
+
+    def fails(self, doc):
+        if doc.text.startswith("poison"):
+            raise ValueError("cannot read this")
+        return whole(self, doc)
+
+    monkeypatch.setattr(ruler, "__call__", fails)
+    report = link(write(shard, TEXTS[:1] * 10 + ["poison"] * 9))
+    assert report.error is None and (report.texts, report.broken) == (10, 9)
+    assert [row for row, _ in report.why] == list(range(11, 20))
+    assert "fails on every text" in link(write(shard, ["poison"] * 10)).error
