@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 # Values for the arguments that have no default, by registered name.
 REQUIRED: dict[str, dict[str, Any]] = {
     "spacy_pel.HFEncoder.v1": {"name": "assets/encoder"},
+    "spacy_pel.Distillation.v1": {"path": "corpus/targets.jsonl"},
     "spacy_pel.KBFromDisk.v1": {"path": Path("kb")},
     "spacy_pel.MentionCorpus.v1": {"path": Path("corpus/train.spacy")},
     "spacy_pel.AliasCorpus.v1": {"kb": Path("kb")},
