@@ -109,6 +109,7 @@ def link(
 
     from ..corpora.docbin import SUFFIX
     from ..evaluation.evaluate import with_ranker
+    from ..files.lines import BROKEN_GZIP
     from ..linking.batches import piped
     from ..linking.output import LinkedDocs, LinkedLines
     from ..linking.stored import read_stored
@@ -139,7 +140,7 @@ def link(
         except BrokenPipeError:
             status = NOT_READ
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
-        except (PelError, OSError, MemoryError):
+        except (PelError, OSError, MemoryError, *BROKEN_GZIP):
             raise
         except Exception as error:
             raise PelError(

@@ -14,6 +14,8 @@ from ..errors import PelError
 
 LONGEST_LINE = 1 << 24  # bytes or characters: a file without line ends is no list of records, and need not be held
 
+BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)  # what reading a file raises that is none, or a part of one
+
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
@@ -29,7 +31,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     try:
         with gzip.open(path) as unpacked:
             yield cast(BinaryIO, unpacked)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except BROKEN_GZIP as error:
         raise PelError(f"{path}: is not a whole gzip file ({error}); download it again.") from error
 
 

@@ -173,7 +173,8 @@ def test_bad_arguments_are_one_line_each_and_write_nothing(linker, source, tmp_p
     old = write(tmp_path / "old.jsonl", "old")
     for arguments, error in [
         ((tmp_path / "none.jsonl", tmp_path / "out.jsonl"), "none.jsonl is no file"),
-        ((tmp_path, tmp_path / "out.jsonl"), "may not lie in each other"),
+        ((tmp_path, tmp_path / "out"), "may not lie in each other"),
+        ((tmp_path, tmp_path / "out.jsonl"), "INPUT is a folder, and so is what is written"),
         ((tmp_path, tmp_path / "out.jsonl", "--format", "txt"), "leave out --format"),
         ((source.rename(tmp_path / "texts.json"), tmp_path / "out.jsonl"), "the name does not tell"),
         ((old, tmp_path), "is a folder"),
@@ -213,6 +214,15 @@ def test_the_vocabulary_does_not_grow_with_the_input():
 def start(linker, *arguments, **settings) -> subprocess.Popen:
     command = [sys.executable, "-m", "spacy", "pel", "link", str(linker), *map(str, arguments), "--batch-size", "8"]
     return subprocess.Popen(command, **settings)
+
+
+def test_a_component_that_fails_is_named_and_what_to_do(linker, source, tmp_path):
+    code = tmp_path / "code.py"
+    code.write_text("from spacy_pel.pipeline.linker import PelLinker\nPelLinker.predict = lambda self, docs: 1 / 0\n")
+    command = [sys.executable, "-m", "spacy", "pel", "link", linker, source, tmp_path / "out.jsonl", "--code", code]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "a component of the pipeline fails at a text: ZeroDivisionError" in done.stderr
+    assert "Put the file into a folder" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_ctrl_c_leaves_whole_lines(linker, tmp_path):
