@@ -15,6 +15,7 @@ from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
 from ..mentions.gold import docs_given, gold_of
 from ..training.distillation import mention_key
+from ..tuning.ranking import scores_by_linker
 from .ranking import scores_of
 
 DIGITS = 4
@@ -49,7 +50,7 @@ def write_targets(ranker: Any, docs: Iterable[Doc], path: Path, *, progress: boo
     scores = scores_of(ranker, [mention.span for mention, _ in kept], links, progress=progress)
     lines = []
     for (mention, _), link, own in zip(kept, links, scores, strict=True):
-        together = own + ranker.tuned.weight * np.array([score for _, score in link.candidates[: len(own)]])
+        together = own + ranker.tuned.weight * scores_by_linker(link, len(own))
         pairs = [(id_, score) for (id_, _), score in zip(link.candidates, together.tolist(), strict=False)]
         there = [(id_, round(score, DIGITS)) for id_, score in pairs if np.isfinite(score)]
         ids, values = zip(*there, strict=True)

@@ -24,6 +24,7 @@ from .layouts import TrainingBatch
 from .negatives import DrawnNegatives
 
 SECTION = "[components.pel_linker.distillation]"
+Taught = dict[int, float]  # what a ranker scores places in the list of entities that is trained with
 AROUND = 48  # characters on either side of a mention that tell it from others, in whatever window it stands
 
 
@@ -121,24 +122,14 @@ def mention_key(span: Span) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
 
 
-class Taught(NamedTuple):
-    """What a ranker says of a mention whose entities are places in the list that is trained with: {place: score}."""
-
-    scores: dict[int, float]
-
-    def best_wrong(self, not_wrong: Sequence[int], n: int) -> list[int]:
-        """The `n` places that score highest, without those that are `not_wrong`."""
-        wrong = sorted(self.scores.keys() - set(not_wrong), key=lambda place: (-self.scores[place], place))
-        return wrong[:n]
-
-
 def with_taught(
     negatives: DrawnNegatives, taught: Sequence[Taught], not_wrong: Sequence[Sequence[int]], n: int
 ) -> DrawnNegatives:
     """`negatives` of m mentions, and `n` wrong candidates more of each that its ranker scores highest; none twice."""
     more = np.full((len(taught), n), NONE, dtype="int64")
     for i, (own, correct) in enumerate(zip(taught, not_wrong, strict=True)):
-        places = own.best_wrong([*correct, *negatives.places[i].tolist()], n)
+        wrong = own.keys() - {*correct, *negatives.places[i].tolist()}
+        places = sorted(wrong, key=lambda place: (-own[place], place))[:n]
         more[i, : len(places)] = places
     return DrawnNegatives(np.hstack([negatives.places, more]))
 
@@ -147,7 +138,7 @@ def with_targets(batch: TrainingBatch, taught: Sequence[Taught]) -> TrainingBatc
     """`batch` with what a ranker scores the candidates of each of its m mentions."""
     targets = np.array(
         [
-            [own.scores.get(place, -np.inf) for place in places]
+            [own.get(place, -np.inf) for place in places]
             for own, places in zip(taught, batch.candidate_places().tolist(), strict=True)
         ]
     )

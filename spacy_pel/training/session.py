@@ -76,7 +76,7 @@ class TrainingSession:
         self.latest_draw: LatestDraw | None = None
         self._rng = np.random.default_rng(seed)
         self._same_concepts = self._read_same_concepts()
-        self._targets = None if objective.distillation is None else objective.distillation.targets()
+        self._targets = {} if objective.distillation is None else objective.distillation.targets()
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
         if objective.adversarial is not None:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
@@ -146,11 +146,12 @@ class TrainingSession:
         objective = self.objective
         negatives = self._draw(not_wrong, in_numpy(vectors), self.live.part(allowed))
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
-        taught = None if self._targets is None else self._taught([mentions[i].span for i in used])
-        if taught is not None and objective.distillation is not None:
-            negatives = with_taught(negatives, taught, not_wrong, objective.distillation.n)
+        distillation, taught = objective.distillation, self._taught([mentions[i].span for i in used])
+        if distillation is not None:
+            negatives = with_taught(negatives, taught, not_wrong, distillation.n)
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
-        batch = batch if taught is None else with_targets(batch, taught)
+        if distillation is not None:
+            batch = with_targets(batch, taught)
         self.latest_batch = batch
         entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
@@ -178,13 +179,14 @@ class TrainingSession:
 
     def _taught(self, spans: Sequence[Span]) -> list[Taught]:
         """What the ranker says of each mention; nothing where it was not asked."""
-        assert self._targets is not None
+        if not self._targets:
+            return [{} for _ in spans]
         told = [self._targets.get(mention_key(span)) for span in spans]
         rows = self.kb.rows({id_ for one in told if one is not None for id_ in one.ids})
         places = self.live.places_of(EntityRows(np.array(list(rows.values()), dtype="int64"))).tolist()
         place_of = dict(zip(rows, places, strict=True))
         pairs = [() if one is None else zip(one.ids, one.scores.tolist(), strict=True) for one in told]
-        return [Taught({place_of[id_]: score for id_, score in own if id_ in place_of}) for own in pairs]
+        return [{place_of[id_]: score for id_, score in own if id_ in place_of} for own in pairs]
 
     def _candidate_rows(self, batch: TrainingBatch, gold: EntityPlaces, forms: Sequence[str]) -> TokenRows:
         """The token rows of `batch`; of a share of the `gold` (m,), without the names that are `forms` (m)."""

@@ -114,9 +114,14 @@ def in_order(links: Sequence[Link], scores: Sequence[np.ndarray], weight: float)
     return ranked, evidence
 
 
+def scores_by_linker(link: Link, n: int) -> np.ndarray:
+    """What the first `n` candidates of a mention score by the linker, (n,)."""
+    return np.array([score for _, score in link.candidates[:n]])
+
+
 def _in_order(link: Link, scores: np.ndarray, weight: float) -> tuple[Link, list[float]]:
     n = len(scores)
-    by_linker = np.array([score for _, score in link.candidates[:n]])
+    by_linker = scores_by_linker(link, n)
     together = scores + weight * by_linker
     order = np.argsort(-together, kind="stable")
     ranked = [link.candidates[i] for i in order.tolist()] + list(link.candidates[n:])
