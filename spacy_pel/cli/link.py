@@ -88,11 +88,11 @@ def link(
     if source.is_dir():
         from .link_folder import link_folder
 
-        if format or force or codes is not None:
-            raise PelError(f"{source} is a folder: leave out --format, --force and --codes.")
+        if format or force:
+            raise PelError(f"{source} is a folder: leave out --format and --force.")
         if out == STANDARD or (out.suffix in WRITTEN[:-1] and not out.is_dir()):
             raise PelError(f"{out}: INPUT is a folder, and so is what is written; name one.")
-        given |= {"workers": n_process, "batch_size": batch_size, "code": code, "gpu_id": gpu_id}
+        given |= {"codes": codes, "workers": n_process, "batch_size": batch_size, "code": code, "gpu_id": gpu_id}
         link_folder(pipeline, source, out, **given)
         return
     if given:

@@ -12,6 +12,7 @@ import typer
 from tqdm import tqdm
 
 from ..errors import PelError
+from .codes import vocabularies_given
 from .engines import engine_named
 from .link_report import BROKEN_SHOWN, say
 from .pipeline import load_linker
@@ -33,6 +34,7 @@ def link_folder(
     workers: int = 1,
     text: str = "text",
     keep: Sequence[str] | None = None,
+    codes: str | None = None,
     batch_size: int = 256,
     code: Path | None = None,
     gpu_id: int = -1,
@@ -47,6 +49,7 @@ def link_folder(
         workers: How many work at a time.
         text: The column, or key, with the texts.
         keep: What is kept of a record beside its links; None: all.
+        codes: The vocabularies whose codes links get, with commas between them; None: none.
         batch_size: Texts that go through the pipeline together.
         code: A Python file to import first.
         gpu_id: The GPU to use; -1 for the CPU.
@@ -55,7 +58,6 @@ def link_folder(
         PelError: There is nothing to link, or `out` cannot take it.
         typer.Exit: A shard could not be linked, or Ctrl-C came.
     """
-    from ..files.leftovers import alone
     from ..files.parquet import require_parquet
     from ..linking.link_batch import LinkBatch
     from ..linking.linked_folder import LinkedFolder, find_shards, link_shards
@@ -68,11 +70,20 @@ def link_folder(
     shards = find_shards(source, out)
     if any(shard.source.suffix == ".parquet" for shard in shards):
         require_parquet()
-    path = None if code is None else str(code)
-    link = LinkBatch(pipeline, text, error=DROPPED, keep=keep, batch_size=batch_size, code=path, gpu_id=gpu_id)
-    stamp = stamp_of(RecordLinker(*load_linker(pipeline, gpu_id=gpu_id, code=code)))
-    folder = LinkedFolder(out, link, stamp)
-    with alone(out):
+    loaded = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    vocabularies = vocabularies_given(loaded[-1].require_kb(), codes)
+    link = LinkBatch(
+        pipeline,
+        text,
+        error=DROPPED,
+        keep=keep,
+        codes=vocabularies,
+        batch_size=batch_size,
+        code=None if code is None else str(code),
+        gpu_id=gpu_id,
+    )
+    stamp = stamp_of(RecordLinker(*loaded))
+    with LinkedFolder.opened(out, link, stamp) as folder:
         linked = {shard: report for shard in shards if (report := finished(shard))}
         waiting = [shard for shard in shards if shard not in linked]
         with closing(FolderReport(len(shards), len(linked))) as progress:

@@ -33,9 +33,11 @@ class LinkBatch:
             instead of what the pipeline finds; None: always what it finds. A batch need not have a column "ents", and a
             row need not have mentions.
         links: The new column: for each row a list of {start, end, text, label, kb_id, is_nil, kb_ents, kb_prob}, where
-            kb_ents are {id, score}, best first, and kb_prob is None before `tune-nil`.
+            kb_ents are {id, score}, best first, and kb_prob is None before `tune-nil`; with `codes`, also codes, which
+            are {vocabulary: [code, …]}.
         error: The new column that says why a row could not be linked, and None of the others.
         keep: The columns of the batch that come back, such as the one with the ids; None: all.
+        codes: Vocabularies whose codes the links get.
         batch_size: Texts that go through the pipeline together.
         code: A Python file to import before the pipeline is loaded.
         gpu_id: The GPU to use; -1 for the CPU.
@@ -47,6 +49,7 @@ class LinkBatch:
     links: str = "ents"
     error: str = "error"
     keep: Sequence[str] | None = None
+    codes: Sequence[str] = ()
     batch_size: int = 256
     code: str | None = None
     gpu_id: int = -1
@@ -63,8 +66,12 @@ class LinkBatch:
                 f"LinkBatch: text = {self.text!r}, links = {self.links!r} and error = {self.error!r} are three "
                 "columns; give each a name of its own."
             )
+        for name in ("keep", "codes"):
+            if isinstance(given := getattr(self, name), str):
+                raise PelError(f"LinkBatch: {name} = {given!r} is one text; give a list of them.")
         if self.keep is not None:
             object.__setattr__(self, "keep", tuple(self.keep))
+        object.__setattr__(self, "codes", tuple(self.codes))
 
     def __call__(self, batch: Any) -> Any:
         """Link a batch.
@@ -77,7 +84,8 @@ class LinkBatch:
             that are no spans of it, a component that fails at it) has no links and says why in the column `error`.
 
         Raises:
-            PelError: A column is missing, the linker or its KB is at fault, or the pipeline fails on every text.
+            PelError: A column is missing, a column of the batch would be lost, the linker or its KB is at fault, or the
+                pipeline fails on every text.
         """
         table = table_of(batch)
         return self.filled(table, self.linked(table))
@@ -94,14 +102,17 @@ class LinkBatch:
         """The batch with what came of each row."""
         links = [None if one.ents is None else list(map(as_column, one.ents)) for one in linked]
         new = (self.links, self.error)
-        kept = [name for name in (table.names if self.keep is None else self.keep) if name not in new]
+        wanted = table.names if self.keep is None else self.keep
+        kept = [name for name in wanted if name not in new]
         self._check(table, kept)
-        return table.filled(kept, {self.links: links}, {self.error: [one.error for one in linked]})
+        self._check_nothing_is_lost(table, [name for name in new if name in wanted])
+        return table.filled(kept, {self.links: links}, {self.error: [one.error for one in linked]}, self.codes)
 
     def load(self) -> RecordLinker:
         """The pipeline, as this process has loaded it."""
         with _loading:
-            return _loaded(self._key, self.pipeline, None if self.code is None else Path(self.code), self.gpu_id)
+            code = None if self.code is None else Path(self.code)
+            return _loaded(self._key, self.pipeline, code, self.gpu_id, self.codes)
 
     def _records(self, table: Table) -> list[Record]:
         names = table.names
@@ -114,6 +125,14 @@ class LinkBatch:
             record["ents"] = [_without_nulls(ent) for ent in ents] if isinstance(ents, list) else ents
         return records
 
+    def _check_nothing_is_lost(self, table: Table, replaced: list[str]) -> None:
+        """Check that columns to be `replaced` have come of linking, which gives both, or are the mentions."""
+        if len(replaced) == 1 and replaced[0] in table.names and replaced[0] != self.mentions:
+            raise PelError(
+                f"the batch has a column {replaced[0]!r} of its own, which would be lost; name another for what is "
+                "added (links, error), or name the columns to keep."
+            )
+
     def _check(self, table: Table, columns: Iterable[str]) -> None:
         for name in columns:
             if name not in table.names:
@@ -122,8 +141,8 @@ class LinkBatch:
 
 
 @lru_cache(maxsize=2)
-def _loaded(key: str, pipeline: str, code: Path | None, gpu_id: int) -> RecordLinker:
-    return RecordLinker.load(pipeline, code, gpu_id)
+def _loaded(key: str, pipeline: str, code: Path | None, gpu_id: int, codes: Sequence[str]) -> RecordLinker:
+    return RecordLinker.load(pipeline, code, gpu_id, codes)
 
 
 def _without_nulls(ent: Any) -> Any:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..about import __version__
 from ..errors import PelError
 from ..files.atomic import remove_leftovers, write_atomically
+from ..files.leftovers import alone
 from .engines import Engine, work_off
 from .link_batch import LinkBatch
 from .shard import Shard, ShardReport
@@ -93,23 +94,33 @@ class LinkedFolder:
     """
 
     def __init__(self, path: Path, link: LinkBatch, stamp: Stamp) -> None:
-        """Begin a folder, or go on with one.
-
-        Raises:
-            PelError: Another linker has written it, the same one was asked for something else, or it holds anything
-                else.
-        """
+        """See `opened`."""
         self.path, self.stamp = path, stamp
         self._asked = {"text": link.text, "mentions": link.mentions, "links": link.links, "keep": link.keep}
+        if link.codes:  # older versions had no codes, and their folders none
+            self._asked["codes"] = link.codes
         self._pipeline = link.pipeline
-        if path.exists() and not path.is_dir():
-            raise PelError(f"{path} is a file; name a folder, as IN_DIR is one.")
         if (path / MANIFEST).exists():
             self._check()
-        elif path.exists() and any(not one.name.startswith(".") for one in path.iterdir()):
+        elif any(not one.name.startswith(".") for one in path.iterdir()):
             raise PelError(f"{path}: is not empty, and no folder of linked shards; name another.")
         else:
             self.write_manifest({}, {})
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, link: LinkBatch, stamp: Stamp) -> Iterator[LinkedFolder]:
+        """Begin a folder, or go on with one, and let no other process write to it meanwhile.
+
+        Raises:
+            PelError: Another linker has written it, the same one was asked for something else, it holds anything else,
+                or another process is writing to it.
+        """
+        if path.exists() and not path.is_dir():
+            raise PelError(f"{path} is a file; name a folder, as IN_DIR is one.")
+        path.mkdir(parents=True, exist_ok=True)
+        with alone(path):
+            yield cls(path, link, stamp)
 
     def write_manifest(self, linked: Mapping[str, ShardReport], failed: Mapping[str, str]) -> None:
         """Write what has come of all shards.
@@ -147,4 +158,4 @@ class LinkedFolder:
         if others := differences(stamp, self.stamp):
             raise PelError(f"{self.path}: another linker has begun it (other: {', '.join(others)}); {remedy}.")
         if others := differences(asked, json.loads(json.dumps(self._asked))):
-            raise PelError(f"{self.path}: was begun with another {', '.join(others)}; {remedy}.")
+            raise PelError(f"{self.path}: was begun with other settings ({', '.join(others)}); {remedy}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from spacy.tokens import Doc
 
 from ..errors import PelError
 from ..evaluation.evaluate import find_linker, with_ranker
+from ..kb.codes import codes_of
 from .batches import piped
 from .output import linked_record
 from .texts import link_given_mentions, make_doc
@@ -41,23 +43,38 @@ class RecordLinker:
         linker: The linker.
     """
 
-    def __init__(self, nlp: Language, name: str, linker: Any) -> None:
+    def __init__(self, nlp: Language, name: str, linker: Any, codes: Sequence[str] = ()) -> None:
+        """Take a pipeline.
+
+        Args:
+            nlp: The pipeline.
+            name: Of the linker in it.
+            linker: The linker, with its KB.
+            codes: Vocabularies whose codes links get.
+
+        Raises:
+            PelError: No entity of the KB has a code of one of the vocabularies.
+        """
         link_given_mentions(nlp, name, linker.spans_key)
         self.nlp, self.name, self.linker = nlp, name, linker
         self._with_prob = with_ranker(nlp, linker).tuned.gives_probabilities
+        self._codes_of = partial(codes_of, linker.kb, vocabularies=codes) if codes else None
+        linker.kb.check_vocabularies(codes)
         self._alone = Lock()
 
     @classmethod
-    def load(cls, pipeline: str, code: Path | None = None, gpu_id: int = -1) -> RecordLinker:
+    def load(cls, pipeline: str, code: Path | None = None, gpu_id: int = -1, codes: Sequence[str] = ()) -> RecordLinker:
         """Load a pipeline.
 
         Args:
             pipeline: A folder or an installed package.
             code: A Python file to import first.
             gpu_id: The GPU to load it to; -1 for the CPU.
+            codes: Vocabularies whose codes links get.
 
         Raises:
-            PelError: It has not one `pel_linker`, with a KB.
+            PelError: It has not one `pel_linker`, with a KB, or no entity of that has a code of one of the
+                vocabularies.
         """
         import spacy
 
@@ -66,7 +83,7 @@ class RecordLinker:
         if code is not None:
             spacy.util.import_file("python_code", code)
         nlp = spacy.load(pipeline)
-        return cls(nlp, *find_linker(nlp))
+        return cls(nlp, *find_linker(nlp), codes)
 
     def link(self, records: Sequence[Record], batch_size: int = 256, *, some_are_linked: bool = False) -> list[Linked]:
         """Link records.
@@ -118,6 +135,6 @@ class RecordLinker:
                     yield doc, number
 
         for doc, number in piped(self.nlp, docs(), batch_size):
-            found = linked_record(doc, {}, self.linker.spans_key, with_prob=self._with_prob)
+            found = linked_record(doc, {}, self.linker.spans_key, with_prob=self._with_prob, codes_of=self._codes_of)
             linked[number] = Linked(found["ents"])
         return [linked[number] for number in range(len(records))]

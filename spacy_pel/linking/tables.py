@@ -23,8 +23,11 @@ class Table(Protocol):
         """A column as plain Python values, None where there is none."""
         ...
 
-    def filled(self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list]) -> Any:
-        """A batch of the same type with the columns `kept`, one of links and one of errors, each under its name."""
+    def filled(
+        self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list], codes: Sequence[str] = ()
+    ) -> Any:
+        """A batch of the same type with the columns `kept`, one of links and one of errors, each under its name. codes:
+        the vocabularies whose codes the links have."""
         ...
 
 
@@ -69,7 +72,9 @@ class ColumnsTable:
     def values(self, column: str) -> list[Any]:
         return [_plain(value) for value in self._batch[column]]
 
-    def filled(self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list]) -> dict[str, Any]:
+    def filled(
+        self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list], codes: Sequence[str] = ()
+    ) -> dict[str, Any]:
         batch = {name: self._batch[name] for name in kept}
         as_arrays = any(isinstance(column, np.ndarray) for column in self._batch.values())
         return batch | {name: _array(new) if as_arrays else new for name, new in (links | errors).items()}
@@ -89,7 +94,9 @@ class PandasTable:
         series = self._batch[column]
         return [None if missing else _plain(value) for value, missing in zip(series, series.isna(), strict=True)]
 
-    def filled(self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list]) -> Any:
+    def filled(
+        self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list], codes: Sequence[str] = ()
+    ) -> Any:
         import pandas
 
         new = {
@@ -112,23 +119,27 @@ class ArrowTable:
     def values(self, column: str) -> list[Any]:
         return self._batch.column(column).to_pylist()
 
-    def filled(self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list]) -> Any:
+    def filled(
+        self, kept: Sequence[str], links: dict[str, list], errors: dict[str, list], codes: Sequence[str] = ()
+    ) -> Any:
         import pyarrow
 
         columns = {name: self._batch.column(name) for name in kept}
-        columns |= {name: pyarrow.array(values, links_type()) for name, values in links.items()}
+        columns |= {name: pyarrow.array(values, links_type(codes)) for name, values in links.items()}
         columns |= {name: pyarrow.array(values, pyarrow.string()) for name, values in errors.items()}
         return pyarrow.table(columns, metadata=self._batch.schema.metadata)
 
 
-def links_type() -> Any:
-    """The Arrow type of a column of links."""
+def links_type(codes: Sequence[str] = ()) -> Any:
+    """The Arrow type of a column of links with the codes of the vocabularies `codes`."""
     import pyarrow
 
     text, number = pyarrow.string(), pyarrow.float64()
     link = {"start": pyarrow.int64(), "end": pyarrow.int64(), "text": text, "label": text, "kb_id": text}
     candidate = pyarrow.struct({"id": text, "score": number})
     link |= {"is_nil": pyarrow.bool_(), "kb_ents": pyarrow.list_(candidate), "kb_prob": number}
+    if codes:
+        link["codes"] = pyarrow.struct({vocabulary: pyarrow.list_(text) for vocabulary in codes})
     return pyarrow.list_(pyarrow.struct(link))
 
 

@@ -59,8 +59,9 @@ def make_bi_encoder(
         shared_towers: One transformer for mentions and entities instead of two.
         entity_template: "biomedical" (`title [SEP] types [SEP] description`) or "general" (`title [ENT] description`).
         aliases: "fallback" (they stand in for a missing description), "first" (they come before it) or "never".
-        precision: "auto" (bfloat16 where the hardware has it), "bf16", "fp32", or "int8" (predictions on CPUs with
-            8-bit products, for processors without bfloat16; training, and GPUs, as with "auto").
+        precision: "auto" (bfloat16 where the hardware has it), "bf16", "fp32", or for predictions on CPUs "int8" (8-bit
+            products, for processors without bfloat16), "openvino" (OpenVINO runs the towers, as "auto") or
+            "openvino-int8"; training, and GPUs, are then as with "auto".
         context: The most word pieces of context on either side of a mention. 0: the mention's text alone; None: all
             that fits.
         pooling: Which tokens of a row make its vector: "mean" (all of them, as in the paper), "mention" (those of the
@@ -131,7 +132,7 @@ def make_document_encoder(
         shared_towers: One transformer instead of two.
         entity_template: "biomedical" or "general".
         aliases: "fallback", "first" or "never".
-        precision: "auto", "bf16", "fp32" or "int8".
+        precision: As for `spacy_pel.BiEncoder.v1`.
 
     Returns:
         The model, as that architecture gives it.
@@ -172,7 +173,7 @@ def make_transformer_listener(
         similarity: "cosine" or "dot".
         entity_template: "biomedical" or "general".
         aliases: "fallback", "first" or "never".
-        precision: Of the entity tower: "auto", "bf16", "fp32" or "int8".
+        precision: Of the entity tower; see `make_bi_encoder`.
 
     Returns:
         Model[tuple[Readable, TokenRows], tuple[Floats2d, Floats2d]]: m mentions in Docs that the pipe has read and the

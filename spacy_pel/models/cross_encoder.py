@@ -120,7 +120,7 @@ def make_cross_encoder(
         aliases: "fallback", "first", "never", or "nearest": first, in the order of their likeness to the mention.
         pooling: Whose states a score is made of: "mean" (of all tokens) or "cls" (the first, as in Zhang & Stratos
             2021).
-        precision: "auto", "bf16", "fp32" or "int8".
+        precision: See `spacy_pel.BiEncoder.v1`.
         context: The most word pieces on either side of a mention; None: all that fits.
         rows: "pairs": a mention stands in a row with each of its candidates, and both see one another. "mentions": in
             one row with all, which see it and not one another, and it sees none; a score is made of the candidate's

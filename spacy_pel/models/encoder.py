@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,10 +20,13 @@ from transformers import PreTrainedModel
 from ..checks import refused
 from ..kb.several import Several, vector_places
 from .pooling import Pooling
-from .precision import compute_dtype
+from .precision import BY_OPENVINO, compute_dtype
 from .predictions import for_predictions
 from .several_pooling import Codes, FirstTokens
 from .token_rows import PaddedBatch, Rows
+
+if TYPE_CHECKING:
+    from .openvino import CompiledTransformer
 
 SUM, NORMALISED = LAYERS = ("sum", "normalised")
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
@@ -47,7 +50,7 @@ class Tower(nn.Module):
         self.pooling = pooling
         self.precision = precision
         # For predictions; no submodules, since nothing of them is learnt, moved or saved
-        self._copies: dict[torch.dtype, PreTrainedModel] = {}
+        self._copies: dict[str, PreTrainedModel | CompiledTransformer] = {}
 
     def train(self, mode: bool = True) -> Tower:
         """Do nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on
@@ -82,7 +85,7 @@ class Tower(nn.Module):
         """
         training = torch.is_grad_enabled()
         dtype = compute_dtype(self.precision, ids.device, training=training)
-        transformer = self._transformer(dtype, predicts=not training and ids.device.type == "cpu")
+        transformer: Any = self._transformer(dtype, predicts=not training and ids.device.type == "cpu")
         if transformer.training != training:
             transformer.train(training)
         embedded = transformer.get_input_embeddings()(ids)
@@ -102,14 +105,14 @@ class Tower(nn.Module):
         """Note that the weights are others: copies for predictions are made again when they are needed."""
         self._copies = {}
 
-    def _transformer(self, dtype: torch.dtype, *, predicts: bool) -> PreTrainedModel:
+    def _transformer(self, dtype: torch.dtype, *, predicts: bool) -> PreTrainedModel | CompiledTransformer:
         assert self.transformer is not None
         if not predicts:
             return self.transformer
-        copies = self._copies  # another thread may put an empty one in its place
-        if dtype not in copies:
-            copies[dtype] = for_predictions(self.transformer, dtype)
-        return copies[dtype]
+        copies, precision = self._copies, self.precision  # another thread may put an empty one in its place
+        if precision not in copies:
+            copies[precision] = for_predictions(self.transformer, dtype, by_openvino=precision in BY_OPENVINO)
+        return copies[precision]
 
 
 @contextmanager

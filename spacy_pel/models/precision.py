@@ -9,7 +9,8 @@ import torch
 
 from ..checks import check_choice
 
-PRECISIONS = ("auto", "fp32", "bf16", "int8")
+BY_OPENVINO = {"openvino": "auto", "openvino-int8": "int8"}
+PRECISIONS = ("auto", "fp32", "bf16", "int8", *BY_OPENVINO)
 
 # oneDNN, and PyTorch's bridge to it, each keep what they compiled for the latest 1,024 shapes of products. Batches of
 # text have ever new shapes: for MiniLM in bfloat16 that grows to some 400 MB. Both read this at their first product.
@@ -31,7 +32,9 @@ def compute_dtype(precision: str, device: torch.device, *, training: bool = Fals
 
     "auto" takes bfloat16 where the hardware multiplies it (GPUs from Ampere on, CPUs with AMX or AVX-512 BF16), and
     float32 elsewhere. "int8" is for predictions on CPUs, and "auto" in training and on GPUs. Weights stay in float32.
+    "openvino" is as "auto", and "openvino-int8" as "int8".
     """
+    precision = BY_OPENVINO.get(precision, precision)
     if precision == "int8" and device.type == "cpu" and not training:
         return torch.int8
     if precision in ("auto", "int8"):

@@ -1,6 +1,9 @@
-"""The transformer that predicts on CPUs: with an attention that is faster forwards and slower backwards."""
+"""The transformer that predicts on CPUs: with an attention that is faster forwards and slower backwards, in PyTorch or
+in OpenVINO."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoModel, PreTrainedModel
@@ -9,14 +12,23 @@ from transformers.modeling_utils import no_init_weights
 from .int8 import int8_copy
 from .no_code import NO_CODE, without_kernel
 
+if TYPE_CHECKING:
+    from .openvino import CompiledTransformer
 
-def for_predictions(transformer: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+
+def for_predictions(
+    transformer: PreTrainedModel, dtype: torch.dtype, *, by_openvino: bool = False
+) -> PreTrainedModel | CompiledTransformer:
     """Copy a transformer for predictions in `dtype`. The parameters are shared, but for those of int8.
 
     Raises:
-        PelError: int8, and PyTorch has no oneDNN here.
+        PelError: OpenVINO is asked for and not installed; or int8 without it, and PyTorch has no oneDNN here.
     """
     fused = _with_fused_attention(transformer)
+    if by_openvino:
+        from .openvino import CompiledTransformer
+
+        return CompiledTransformer(fused, dtype)
     return int8_copy(fused) if dtype == torch.int8 else fused
 
 

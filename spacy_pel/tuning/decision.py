@@ -25,6 +25,9 @@ class Logistic(NamedTuple):
     Attributes:
         means: (e,), in the order of the columns.
         spreads: (e,), over 0.
+        least: (e,), the smallest z that it was fitted to; evidence below counts as this, since a curve says nothing
+            of what it was not fitted to.
+        most: (e,), the largest; evidence above counts as this.
         weights: (e,).
         pairs: (e, e), symmetric: what two columns say together.
         intercept: The log-odds of a mention whose evidence is the mean.
@@ -32,13 +35,15 @@ class Logistic(NamedTuple):
 
     means: np.ndarray
     spreads: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
     weights: np.ndarray
     pairs: np.ndarray
     intercept: float
 
     def shares(self, evidence: np.ndarray) -> np.ndarray:
         """What each column adds to the log-odds (…, e); what two say together is shared between them."""
-        z = _standardised(evidence, self.means, self.spreads)
+        z = ((evidence - self.means) / self.spreads).clip(self.least, self.most)
         return self.weights * z + z * (z @ self.pairs)
 
     def probability(self, evidence: np.ndarray) -> np.ndarray:
@@ -55,12 +60,10 @@ class Logistic(NamedTuple):
         """Read what `to_dict` gave; None for other `columns`, of another version."""
         if stored["columns"] != list(columns):
             return None
+        widest = np.full(len(columns), FAR)
+        stored = {"least": -widest, "most": widest, **stored}  # older versions wrote neither
         arrays = {key: np.array(stored[key]) for key in cls._fields[:-1]}
         return cls(**arrays, intercept=stored["intercept"])
-
-
-def _standardised(evidence: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    return np.clip((evidence - means) / spreads, -FAR, FAR)
 
 
 def _curve(odds: np.ndarray) -> np.ndarray:
@@ -111,7 +114,7 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     """
     means, spreads = evidence.mean(axis=0, dtype=np.float64), evidence.std(axis=0, dtype=np.float64)
     spreads = np.where(spreads > CONSTANT, spreads, 1.0)
-    z = _standardised(evidence, means, spreads)
+    z = ((evidence - means) / spreads).clip(-FAR, FAR)
     one, other = np.triu_indices(z.shape[1])
     products = z[:, one] * z[:, other]
     varies = np.sqrt(products.var(axis=0)).clip(CONSTANT)
@@ -123,7 +126,8 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     own, together, intercept = weights[: len(means)], weights[len(means) : -1] / varies, weights[-1]
     pairs = np.zeros((len(means), len(means)))
     pairs[one, other] = together / 2
-    return Logistic(means, spreads, own, pairs + pairs.T, float(intercept - together @ products.mean(axis=0)))
+    free = float(intercept - together @ products.mean(axis=0))
+    return Logistic(means, spreads, z.min(axis=0), z.max(axis=0), own, pairs + pairs.T, free)
 
 
 def _newton(columns: np.ndarray, positive: np.ndarray) -> np.ndarray:

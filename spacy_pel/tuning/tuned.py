@@ -30,7 +30,7 @@ class TuningContext(NamedTuple):
         entities: How many it had.
         lexical: What names counted, as a dict of weights; None for nothing.
         vectors: Which vectors were searched.
-        precision: How mentions were encoded: "int8" or "float".
+        precision: How mentions were encoded: "float", "int8" or "openvino-int8".
     """
 
     build: str
@@ -46,7 +46,7 @@ class TuningContext(NamedTuple):
     ) -> TuningContext:
         """The context that `kb`, the weights in force and the settings `vectors` and `precision` make."""
         lexical = None if weights is None else weights.as_setting()
-        scores = "int8" if precision == "int8" else "float"
+        scores = precision if precision.endswith("int8") else "float"
         return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors, scores)
 
     @classmethod

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs, write_docs
+from spacy_pel.errors import PelError
+from spacy_pel.linking import LinkBatch
 
 CODES = {"D009203": ("ICD10CM:I21", "MSH:D009203"), "D001241": ("RXNORM:1191", "ICD10CM:T39.01", "ICD10CM:Z79.82")}
 
@@ -56,6 +58,39 @@ def test_each_mention_has_its_codes(linker, source, tmp_path):
     assert records[1]["ents"][0]["codes"] == {"ICD10CM": [], "RXNORM": []}
     assert link(linker, out, again).exit_code == 0  # what was written can be read
     assert links(again) == links(out) and "codes" not in next(srsly.read_jsonl(again))["ents"][0]
+
+
+def test_a_folder_has_them_in_lines_and_in_tables(linker, source, tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder, out, expected = tmp_path / "in", tmp_path / "linked", tmp_path / "out.jsonl"
+    folder.mkdir()
+    texts = source.read_text().splitlines()
+    srsly.write_jsonl(folder / "a.jsonl", [{"text": text} for text in texts])
+    parquet.write_table(pyarrow.table({"text": texts}), folder / "b.parquet")
+    assert link(linker, source, expected, "--codes", "ICD10CM,RXNORM").exit_code == 0
+    result = link(linker, folder, out, "--codes", "ICD10CM,RXNORM")
+    assert result.exit_code == 0, result.output
+    by_hand = [[ent["codes"] for ent in record["ents"]] for record in srsly.read_jsonl(expected)]
+    lines = list(srsly.read_jsonl(out / "a.jsonl"))
+    rows = parquet.read_table(out / "b.parquet").to_pylist()
+    for linked in (lines, rows):
+        assert [[ent["codes"] for ent in record["ents"]] for record in linked] == by_hand
+    for codes in (("--codes", "ICD10CM"), ()):
+        result = link(linker, folder, out, *codes)
+        assert result.exit_code == 1 and "with other settings (codes)" in result.stderr
+    result = link(linker, folder, tmp_path / "other", "--codes", "ICD9")
+    assert result.exit_code == 1 and 'vocabulary "ICD9"' in result.stderr and not (tmp_path / "other").exists()
+
+
+def test_batches_have_them(linker):
+    text = SENTENCES[0][0]
+    batch = LinkBatch(str(linker), codes=["RXNORM"])({"text": [text, None]})
+    assert [ent["codes"] for ent in batch["ents"][0]] == [{"RXNORM": ["1191"]}, {"RXNORM": []}]
+    assert batch["ents"][1] is None
+    with pytest.raises(PelError, match='vocabulary "ICD9"'):
+        LinkBatch(str(linker), codes=["ICD9"])({"text": [text]})
+    with pytest.raises(PelError, match="codes = 'RXNORM' is one text"):
+        LinkBatch(str(linker), codes="RXNORM")
 
 
 def test_a_vocabulary_that_no_entity_has_is_said_before_anything_is_linked(linker, source, tmp_path):

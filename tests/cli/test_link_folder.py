@@ -16,6 +16,7 @@ from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.files.leftovers import alone
 from spacy_pel.kb.entity import Entity
 from spacy_pel.linking.engines import TRIES
 
@@ -259,7 +260,7 @@ def test_a_folder_is_never_of_two_linkers(made, corpus, tmp_path):
         assert result.exit_code == 1 and f"another linker has begun it (other: {differs})" in result.stderr, change
         assert "name another folder" in result.stderr
     result = link(made, corpus, out, "--keep", "id")
-    assert result.exit_code == 1 and "was begun with another keep" in result.stderr
+    assert result.exit_code == 1 and "was begun with other settings (keep)" in result.stderr
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
     (tmp_path / "copy").mkdir()
@@ -304,6 +305,15 @@ def test_bad_arguments_are_one_line_each_and_write_nothing(made, corpus, tmp_pat
         assert result.exit_code == 1 and error in result.stderr, result.output
         assert len(result.stderr.strip().splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "full", "in"]
+
+
+def test_a_folder_that_another_process_writes_to_is_left_alone(made, corpus, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    with alone(out):
+        result = link(made, corpus, out)
+    assert result.exit_code == 1 and "another process is saving here" in result.stderr
+    assert not list(out.iterdir())
 
 
 def test_parquet_keeps_its_columns_and_leaves_out_what_is_broken(made, tmp_path):

@@ -90,6 +90,18 @@ def test_what_was_linked_is_linked_again_the_same(link):
     assert {name: list(column) for name, column in again.items()} == once
 
 
+def test_a_column_that_is_not_of_linking_is_not_lost(pipeline):
+    batch = {"text": [ASPIRIN], "error": ["mine"]}
+    with pytest.raises(PelError, match="column 'error' of its own"):
+        LinkBatch(str(pipeline))(batch)
+    assert LinkBatch(str(pipeline), keep=["text"])(batch)["error"] == [None]
+    assert LinkBatch(str(pipeline), error="why")(batch)["error"] == ["mine"]
+    own = {"text": [ASPIRIN], "ents": [[{"start": 9, "end": 16}]]}
+    with pytest.raises(PelError, match="column 'ents' of its own"):
+        LinkBatch(str(pipeline), mentions=None)(own)
+    assert len(LinkBatch(str(pipeline), mentions=None, links="linked")(own)["linked"][0]) == 2
+
+
 def test_a_data_frame_keeps_its_index(link):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": [ASPIRIN, None], "n": [1, 2]}, index=["a", "b"])

@@ -16,7 +16,7 @@ from spacy_pel.pipeline.tuning import tune_nil
 from spacy_pel.search.evidence import EVIDENCE
 from spacy_pel.search.search import Found
 from spacy_pel.tuning.calibration import fit
-from spacy_pel.tuning.decision import FAR, RIDGE, Decision, fit_decision, fit_logistic, strongest
+from spacy_pel.tuning.decision import FAR, RIDGE, Decision, Logistic, fit_decision, fit_logistic, strongest
 from spacy_pel.tuning.nil import tune_threshold
 from spacy_pel.tuning.tuned import Tuned, decide, evidence_for
 
@@ -59,6 +59,23 @@ def test_what_parts_all_stays_finite_and_what_is_constant_says_nothing():
     assert np.isfinite(fitted.weights).all() and fitted.weights[5] == 0
     alone = fit_logistic(evidence, np.ones(len(evidence), dtype=bool))
     assert alone.probability(evidence).min() > 0.99 and np.abs(alone.weights).max() < 1e-3
+
+
+def test_what_it_was_not_fitted_to_counts_as_the_nearest_that_it_was():
+    evidence, positive = drawn()
+    fitted = fit_logistic(evidence, positive)
+    digits = EVIDENCE.index("digits")
+    z = ((evidence - evidence.mean(axis=0)) / np.where(evidence.std(axis=0) > 0, evidence.std(axis=0), 1)).clip(
+        -FAR, FAR
+    )
+    assert fitted.least == pytest.approx(z.min(axis=0)) and fitted.most == pytest.approx(z.max(axis=0))
+    mention, within = evidence.mean(axis=0), evidence.mean(axis=0)
+    mention[digits], within[digits] = 1e6, evidence[:, digits].max()
+    assert fitted.probability(mention) == pytest.approx(fitted.probability(within))
+    stored = fitted.to_dict()
+    del stored["least"], stored["most"]  # as older versions wrote it
+    older = Logistic.from_dict(stored)
+    assert (older.most == FAR).all() and older.probability(evidence) == pytest.approx(fitted.probability(evidence))
 
 
 def test_what_says_most():
