@@ -13,7 +13,8 @@ from .calibration import fit
 from .nil import Outcomes
 
 RIDGE = 100.0  # of the squared weights of columns, and of products of two, with variance 1
-FAR = 4.0  # standard deviations from the mean: evidence that is further away counts as this
+EDGE = 0.02  # of the mentions on either side: evidence that is further out than theirs counts as theirs
+FAR = 4.0  # standard deviations from the mean, where another version has not noted what that is
 CONSTANT = 1e-6  # a standard deviation under it is none
 STEPS, TOLERANCE = 50, 1e-8
 
@@ -25,8 +26,8 @@ class Logistic(NamedTuple):
     Attributes:
         means: (e,), in the order of the columns.
         spreads: (e,), over 0.
-        least: (e,), the smallest z that it was fitted to; evidence below counts as this, since a curve says nothing
-            of what it was not fitted to.
+        least: (e,), the smallest z; evidence below counts as this, since a curve says little of what it was fitted to
+            few mentions of.
         most: (e,), the largest; evidence above counts as this.
         weights: (e,).
         pairs: (e, e), symmetric: what two columns say together.
@@ -114,7 +115,9 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     """
     means, spreads = evidence.mean(axis=0, dtype=np.float64), evidence.std(axis=0, dtype=np.float64)
     spreads = np.where(spreads > CONSTANT, spreads, 1.0)
-    z = ((evidence - means) / spreads).clip(-FAR, FAR)
+    z = (evidence - means) / spreads
+    least, most = np.quantile(z, (EDGE, 1 - EDGE), axis=0)
+    z = z.clip(least, most)
     one, other = np.triu_indices(z.shape[1])
     products = z[:, one] * z[:, other]
     varies = np.sqrt(products.var(axis=0)).clip(CONSTANT)
@@ -127,7 +130,7 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     pairs = np.zeros((len(means), len(means)))
     pairs[one, other] = together / 2
     free = float(intercept - together @ products.mean(axis=0))
-    return Logistic(means, spreads, z.min(axis=0), z.max(axis=0), own, pairs + pairs.T, free)
+    return Logistic(means, spreads, least, most, own, pairs + pairs.T, free)
 
 
 def _newton(columns: np.ndarray, positive: np.ndarray) -> np.ndarray:

@@ -69,7 +69,8 @@ def test_a_decision(linked, mention, threshold):
     said = linker.find([mention.ents[0]], 1)[0].evidence
     only = np.eye(len(EVIDENCE))[EVIDENCE.index("lead over the mean of ten")]
     none, ones = np.zeros((len(EVIDENCE), len(EVIDENCE))), np.ones(len(EVIDENCE))
-    decision = Decision(Logistic(said - 2, ones, only, none, -1.7), Logistic(said, ones, only, none, -0.4))
+    held = ones, -4 * ones, 4 * ones, only, none
+    decision = Decision(Logistic(said - 2, *held, -1.7), Logistic(said, *held, -0.4))
     linker.tuned = Tuned(nil_threshold=threshold, decision=decision)
     nlp.to_disk(folder / f"decides-{threshold}")
     for own in (nlp, spacy.load(folder / f"decides-{threshold}")):
