@@ -50,12 +50,16 @@ class LivePart:
     def __len__(self) -> int:
         return len(self._live) if self._places is None else len(self._places)
 
-    def numbers_of(self, places: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-        """The numbers of the entities at each of `places`; of those that are not of this part none."""
+    def within(self, places: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """Those of each of `places` whose entities are of this part."""
         if self._places is None:
             return places
-        own = [np.intersect1d(one, self._places).astype(np.int64) for one in places]
-        return [np.searchsorted(self._places, one).tolist() for one in own]
+        return [np.intersect1d(one, self._places).astype(np.int64).tolist() for one in places]
+
+    def numbers_of(self, places: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        """The numbers of the entities at each of `places`; of those that are not of this part none."""
+        own = self.within(places)
+        return own if self._places is None else [np.searchsorted(self._places, one).tolist() for one in own]
 
     def places_of(self, numbers: np.ndarray) -> np.ndarray:
         """The places of the entities with these `numbers`, of the same shape; -1 stays as it is."""

@@ -144,11 +144,13 @@ class TrainingSession:
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(rows.take(used))
         objective = self.objective
-        negatives = self._draw(not_wrong, in_numpy(vectors), self.live.part(allowed))
+        part = self.live.part(allowed)
+        negatives = self._draw(not_wrong, in_numpy(vectors), part)
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         distillation, taught = objective.distillation, self._taught([mentions[i].span for i in used])
         if distillation is not None:
-            negatives = with_taught(negatives, taught, not_wrong, distillation.n)
+            scored = [{place: own[place] for place in part.within([list(own)])[0]} for own in taught]
+            negatives = with_taught(negatives, scored, not_wrong, distillation.n)
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         if distillation is not None:
             batch = with_targets(batch, taught)

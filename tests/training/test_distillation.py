@@ -10,12 +10,12 @@ import pytest
 import spacy
 import srsly
 import torch
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Span
 from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.errors import PelError
-from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.training.distillation import Distillation, Taught, mention_key, with_targets, with_taught
 from spacy_pel.training.layouts import LAYOUTS
 from spacy_pel.training.losses import NCELoss
@@ -119,6 +119,25 @@ def test_a_linker_follows_the_ranker(made, tmp_path):
         assert np.isfinite(linker.session.latest_batch.targets).sum(1).max() == 2
         lead[weight] = leads(nlp, linker, wrong)
     assert lead[5.0] < 0.5 * lead[0.0]  # as likely, says the ranker
+
+
+def test_candidates_that_the_label_does_not_allow_are_no_negatives(made, tmp_path):
+    """A ranker whose linker searched all types has scored some that this one may not take."""
+    wrong = ENTITIES[-1].id
+    path = targets_for(make_docs(spacy.blank("en")), tmp_path / "targets.jsonl", wrong)
+    places = {}
+    for allowed in (None, [kind for kind in {one.types[0] for one in ENTITIES} if kind != ENTITIES[-1].types[0]]):
+        distillation = {"@misc": "spacy_pel.Distillation.v1", "path": str(path), "n": 1}
+        settings = {"negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 1}, "distillation": distillation}
+        nlp, linker, examples, optimizer = make_pipeline(*made, **settings, types_by_label={"X": allowed or []})
+        examples = [eg for eg in examples if all(span.kb_id_ != wrong for span in eg.reference.spans[GOLD_GROUP])]
+        for example in examples:
+            group = example.reference.spans[GOLD_GROUP]
+            for i, span in enumerate(group):
+                group[i] = Span(example.reference, span.start, span.end, label="X", kb_id=span.kb_id)
+        train(nlp, examples, optimizer, 1)
+        places[allowed is None] = {linker.kb.ids([place])[0] for place in linker.session.latest_batch.entity_places}
+    assert wrong in places[True] and wrong not in places[False]
 
 
 @pytest.mark.parametrize(
