@@ -32,6 +32,7 @@ MODULES = {
     "hyponym_detector": ("scispacy", "scispacy.hyponym_detector"),
     "scispacy_linker": ("scispacy", "scispacy.linking"),
     "transformer": ("spacy-transformers", "spacy_transformers"),
+    "curated_transformer": ("curated-transformers", "spacy_curated_transformers"),
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from spacy.language import Language
 from spacy.tokens import Span
 from spacy.util import minibatch
 from thinc.api import Model, to_numpy
@@ -25,6 +26,7 @@ from ..kb.several import Several, Vectors, flat
 from .encoder import Tower, make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder, check_fits
 from .inputs import ENTITIES_AT_ONCE, LENT, MENTIONS, SECTION, SHORTEST_MENTION, RowBuilder, RowSettings
+from .lent_width import width_of_states
 from .listener import connect, listens, make_listening_tower
 from .pooling import POOLINGS, Pooling
 from .precision import check_precision
@@ -162,9 +164,9 @@ def make_transformer_listener(
     aliases: str = "fallback",
     precision: str = "auto",
 ) -> Model:
-    """Build a bi-encoder without weights whose mentions are read by a `transformer` pipe of spacy-transformers. The
-    vector of a mention is the mean of the pipe's last hidden states over its word pieces, then a linear layer. Entities
-    have a tower of their own, as in `make_bi_encoder`.
+    """Build a bi-encoder without weights whose mentions are read by a `transformer` pipe of spacy-transformers, or a
+    `curated_transformer` of spacy-curated-transformers. The vector of a mention is the mean of the pipe's last hidden
+    states over its word pieces, then a linear layer. Entities have a tower of their own, as in `make_bi_encoder`.
 
     Args:
         upstream: The name of that pipe; "*" for any.
@@ -180,7 +182,7 @@ def make_transformer_listener(
         rows of n entities to vectors (m, hidden) and (n, hidden).
 
     Raises:
-        PelError: A setting does not exist, or spacy-transformers is not installed.
+        PelError: A setting does not exist, or neither of the two packages is installed.
     """
     settings = dict(locals())
     check_text(SECTION, "upstream", upstream, 'name the transformer pipe, or give "*"')
@@ -204,13 +206,18 @@ def _forward(model: Model, rows: tuple[Readable, TokenRows], is_train: bool) -> 
     return (mentions, entities), backprop
 
 
-def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
+def set_encoder(model: Model, encoder: PretrainedEncoder, nlp: Language | None = None) -> None:
     """Give both towers the weights of one pretrained encoder: a copy each, unless they are shared, or the encoder has
-    others for entities. A tower that listens to a `transformer` pipe gets a new projection in their place.
+    others for entities. A tower that listens to a transformer pipe gets a new projection in their place.
+
+    Args:
+        model: A bi-encoder.
+        encoder: The weights.
+        nlp: The pipeline with the transformer pipe, for a bi-encoder that listens to one.
 
     Raises:
-        PelError: The rows are longer than the encoder reads, there is no pipe to listen to, or shared towers are to
-            have two transformers.
+        PelError: The rows are longer than the encoder reads, there is no pipe to listen to (see `width_of_states`), or
+            shared towers are to have two transformers.
     """
     if encoder.for_entities is not None and model.attrs["settings"].get("shared_towers"):
         raise PelError(
@@ -220,8 +227,8 @@ def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
     check_fits(max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length), encoder)
     own = model.layers
     if listens(model):
-        connect(model.get_ref("mention_tower"), encoder.transformer.config.hidden_size)
-        own = [model.get_ref("entity_tower")]
+        tower, *own = model.layers
+        connect(tower, width_of_states(tower, nlp), encoder.transformer.config.hidden_size)
     model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
     for i, tower in enumerate(own):
         transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
@@ -233,7 +240,7 @@ def set_encoder(model: Model, encoder: PretrainedEncoder) -> None:
 
 
 def encoder_of(model: Model) -> PretrainedEncoder:
-    """A copy of the encoder that reads mentions, or where a `transformer` pipe does, of that for entities.
+    """A copy of the encoder that reads mentions, or where a transformer pipe does, of that for entities.
 
     Raises:
         PelError: The bi-encoder has no weights.

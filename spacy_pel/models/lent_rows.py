@@ -1,19 +1,16 @@
-"""Mentions in Docs that a `transformer` pipe has read: of each the word pieces that are its own."""
+"""Mentions in Docs that a transformer pipe has read: of each the word pieces that are its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc, Span
-from thinc.api import to_numpy
 
 from ..errors import PelError
+from .lenders import pieces_of
 from .token_rows import distinct
-
-STATES = "trf_data"  # what spacy-transformers sets on a Doc
 
 
 @dataclass(frozen=True)
@@ -56,29 +53,13 @@ def rows_of_states(spans: Sequence[Span]) -> LentRows:
     return LentRows(spans, [aligned[id(span.doc)].pieces(span) for span in spans])
 
 
-def states_of(doc: Doc) -> Any:
-    """Return what the `transformer` pipe has set on `doc`.
-
-    Raises:
-        PelError: Nothing.
-    """
-    states = getattr(doc._, STATES) if doc.has_extension(STATES) else None
-    if states is None:
-        raise PelError(
-            f"The Doc {doc.text[:40]!r} was not read by the transformer pipe that pel_linker listens to: keep that "
-            "pipe before pel_linker, name it in annotating_components of [training] where it is one of the "
-            'frozen_components, and run it over Docs of your own: docs = list(nlp.get_pipe("transformer").pipe(docs)).'
-        )
-    return states
-
-
 class _Aligned:
     """The word pieces of the tokens of a Doc."""
 
     def __init__(self, doc: Doc) -> None:
-        align = states_of(doc).align
-        self._places = to_numpy(align.dataXd).reshape(-1)
-        self._ends = np.concatenate([[0], np.cumsum(to_numpy(align.lengths))])
+        own = pieces_of(doc)
+        self._places = own.places
+        self._ends = np.concatenate([[0], np.cumsum(own.lengths)])
         if len(self._ends) != len(doc) + 1:
             raise PelError(
                 f"The Doc {doc.text[:40]!r} has {len(doc)} tokens, and had {len(self._ends) - 1} when the transformer "

@@ -1,4 +1,4 @@
-"""The mention tower of `spacy_pel.TransformerListener.v1`: it pools the states that a `transformer` pipe has made of a
+"""The mention tower of `spacy_pel.TransformerListener.v1`: it pools the states that a transformer pipe has made of a
 Doc, and hands their gradients back to that pipe."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from torch.nn.functional import normalize
 
 from ..errors import PelError
 from .encoder import tower_module
-from .lent_rows import STATES, LentRows, states_of
-
-LISTENER = "listener"
+from .lender import Lent
+from .lenders import STATES, make_lenders, pieces_of
+from .lent_rows import LentRows
 
 
 class Projection(nn.Module):
@@ -48,7 +48,7 @@ def make_listening_tower(upstream: str, grad_factor: float, unit_length: bool) -
     """Make a tower that has no transformer of its own.
 
     Args:
-        upstream: The name of the `transformer` pipe, or "*" for any.
+        upstream: The name of the transformer pipe, or "*" for any.
         grad_factor: What the gradients are multiplied by that this pipe gets.
         unit_length: Whether vectors have length 1.
 
@@ -56,47 +56,30 @@ def make_listening_tower(upstream: str, grad_factor: float, unit_length: bool) -
         A model that maps `LentRows` of n mentions to vectors (n, hidden).
 
     Raises:
-        PelError: spacy-transformers is not installed.
+        PelError: No package is installed that has such a pipe.
     """
-    try:
-        from spacy_transformers.layers import TransformerListener
-        from spacy_transformers.pipeline_component import install_extensions
-    except ImportError as error:
-        raise PelError(
-            "[components.pel_linker.model]: spacy_pel.TransformerListener.v1 needs spacy-transformers: run `python -m "
-            f'pip install "spacy-pel[spacy-transformers]"` ({error}).'
-        ) from error
-    install_extensions()
-    listener = TransformerListener(upstream)
+    lenders = make_lenders(upstream)
     return Model(
         "pel_listening_tower",
         _forward,
-        layers=[PyTorchWrapper_v3(Projection(unit_length)), listener],
-        refs={LISTENER: listener},
-        attrs={"grad_factor": grad_factor, "lent": None},
+        layers=[PyTorchWrapper_v3(Projection(unit_length)), *(lender.listener for lender in lenders)],
+        attrs={"upstream": upstream, "grad_factor": grad_factor, "lenders": lenders, "gradients": None},
     )
 
 
 def listens(model: Model) -> bool:
-    """Say whether a bi-encoder reads mentions from the states of a `transformer` pipe."""
-    return "upstream" in model.attrs["settings"]
+    """Say whether a bi-encoder reads mentions from the states of a transformer pipe."""
+    return is_listening(model.get_ref("mention_tower"))
 
 
-def connect(tower: Model, size: int) -> None:
-    """Give a listening tower a new projection to vectors of `size`: the identity where the states of the pipe have that
-    size, else random orthonormal rows or columns, which keep lengths and angles as far as that goes.
+def is_listening(tower: Model) -> bool:
+    """Say whether a tower is one of `make_listening_tower`."""
+    return "lenders" in tower.attrs
 
-    Raises:
-        PelError: There is no pipe that it listens to, or it is not initialised.
-    """
-    listener: Any = tower.get_ref(LISTENER)
-    if not listener.has_dim("nO"):
-        raise PelError(
-            f"[components.pel_linker.model]: spacy_pel.TransformerListener.v1 (upstream = {listener.upstream_name!r}) "
-            "finds no transformer pipe of spacy-transformers that is initialised: put one of that name before "
-            "pel_linker, and initialise the pipeline as a whole; a frozen one needs a `source`."
-        )
-    width = listener.get_dim("nO")
+
+def connect(tower: Model, width: int, size: int) -> None:
+    """Give a listening tower a new projection of states (n, width) to vectors (n, size): the identity where the two are
+    of one size, else random orthonormal rows or columns, which keep lengths and angles as far as that goes."""
     weight = torch.eye(size) if width == size else nn.init.orthogonal_(torch.empty(size, width))
     set_projection(tower, {"linear.weight": weight, "linear.bias": torch.zeros(size)})
 
@@ -112,42 +95,52 @@ def set_projection(tower: Model, weights: dict[str, torch.Tensor]) -> None:
 
 @contextmanager
 def lent_states(model: Model, docs: Sequence[Doc]) -> Iterator[None]:
-    """For one update, give `docs` the states that the `transformer` pipe has made of them in its own update, if the
+    """For one update, give `docs` the states that a transformer pipe has made of them in its own update, if the
     bi-encoder listens to one. At the end the pipe gets the gradients of the mean loss of the mentions: once, also where
-    there are none, since it goes backward when its last listener calls it.
+    there are none, since it goes backward when its last listener calls it. Docs of a pipe that makes no update keep
+    the states that they have.
 
     Raises:
-        PelError: The pipe has not read these Docs.
+        PelError: The pipe has read other Docs.
     """
     if not listens(model) or not any(len(doc) for doc in docs):
         yield
         return
     tower = model.get_ref("mention_tower")
+    if (lent := _lent(tower, docs)) is None:
+        yield
+        return
     before = [getattr(doc._, STATES) for doc in docs]
     try:
-        states, backprop = tower.get_ref(LISTENER).begin_update(docs)
-    except ValueError as error:
-        for doc in docs:
-            states_of(doc)
-        raise PelError(f"The transformer pipe that pel_linker listens to has read other Docs ({error}).") from error
-    tower.attrs["lent"] = lent = _Lent(docs, states, tower.ops.xp)
-    try:
-        for doc, own in zip(docs, states, strict=True):
-            doc._.set(STATES, own)
+        _set_states(docs, lent.outputs)
+        tower.attrs["gradients"] = gradients = _Gradients(docs, tower.ops.xp)
         yield
-        backprop(lent.gradients(tower.attrs["grad_factor"]))
+        lent.give_back(gradients.of_the_mean(tower.attrs["grad_factor"]))
     finally:
-        tower.attrs["lent"] = None
-        for doc, own in zip(docs, before, strict=True):
-            doc._.set(STATES, own)
+        tower.attrs["gradients"] = None
+        _set_states(docs, before)
 
 
-class _Lent:
-    """The gradients, so far, of the states of some Docs."""
+def _lent(tower: Model, docs: Sequence[Doc]) -> Lent | None:
+    """What the first pipe has lent that has made an update; None if none has."""
+    try:
+        return next((own for lender in tower.attrs["lenders"] if (own := lender.lend(docs)) is not None), None)
+    except ValueError as error:
+        raise PelError(f"The transformer pipe that pel_linker listens to has read other Docs ({error}).") from error
 
-    def __init__(self, docs: Sequence[Doc], states: Sequence[Any], xp: Any) -> None:
-        self._states, self._xp = states, xp
-        self._gradients: list[Any] = [xp.zeros_like(_flat(own)) if _has(own) else None for own in states]
+
+def _set_states(docs: Sequence[Doc], outputs: Sequence[Any]) -> None:
+    for doc, output in zip(docs, outputs, strict=True):
+        doc._.set(STATES, output)
+
+
+class _Gradients:
+    """Those, so far, of the states that some Docs have."""
+
+    def __init__(self, docs: Sequence[Doc], xp: Any) -> None:
+        self._xp = xp
+        states = [pieces_of(doc).states for doc in docs]
+        self._of_docs: list[Any] = [xp.zeros(own.shape, dtype=own.dtype) for own in states]
         self._place_of = {id(doc): place for place, doc in enumerate(docs)}
         self._n_mentions = 0
 
@@ -155,57 +148,31 @@ class _Lent:
         """Add the gradients (n, width) of the pooled states of n mentions."""
         self._n_mentions += len(rows)
         for span, own, gradient in zip(rows.spans, rows.pieces, d_pooled, strict=True):
-            self._gradients[self._place_of[id(span.doc)]][self._xp.asarray(own)] += gradient / len(own)
+            self._of_docs[self._place_of[id(span.doc)]][self._xp.asarray(own)] += gradient / len(own)
 
-    def gradients(self, factor: float) -> list[Any]:
-        """Return `factor` times their mean over the mentions, as the pipe takes them; it leaves out empty Docs."""
-        from spacy_transformers.data_classes import TransformerData
-        from transformers.file_utils import ModelOutput
-
-        scale = factor / max(self._n_mentions, 1)
-        return [
-            TransformerData(
-                model_output=ModelOutput(last_hidden_state=(own * scale).reshape(_last(states).shape)),
-                wordpieces=states.wordpieces,
-                align=states.align,
-            )
-            for states, own in zip(self._states, self._gradients, strict=True)
-            if own is not None
-        ]
+    def of_the_mean(self, factor: float) -> list[Any]:
+        """Return for each Doc (p, width) `factor` times their mean over the mentions."""
+        return [own * (factor / max(self._n_mentions, 1)) for own in self._of_docs]
 
 
 def _forward(model: Model, rows: LentRows, is_train: bool) -> tuple[Floats2d, Callable]:
     xp, projection = model.ops.xp, model.layers[0]
     module: Any = tower_module(model)
     width = module.linear.in_features
-    flat = {id(span.doc): _flat(states_of(span.doc)) for span in rows.spans}
-    if any(own.shape[1] != width for own in flat.values()):
+    states = {id(span.doc): pieces_of(span.doc).states for span in rows.spans}
+    if any(own.shape[1] != width for own in states.values()):
         raise PelError(
             f"The transformer pipe gives states of other than {width} dimensions, which pel_linker was trained with: "
             "put the pipe that it was trained with before it, or train it again."
         )
     pooled = xp.zeros((len(rows), width), dtype="float32")
     for i, (span, own) in enumerate(zip(rows.spans, rows.pieces, strict=True)):
-        pooled[i] = flat[id(span.doc)][xp.asarray(own)].mean(0, dtype="float32")
+        pooled[i] = states[id(span.doc)][xp.asarray(own)].mean(0, dtype="float32")
     vectors, backprop = projection(pooled, is_train)
 
     def backprop_to_states(d_vectors: Floats2d) -> None:
         d_pooled = backprop(d_vectors)
-        if model.attrs["lent"] is not None:
-            model.attrs["lent"].add(rows, d_pooled)
+        if model.attrs["gradients"] is not None:
+            model.attrs["gradients"].add(rows, d_pooled)
 
     return vectors, backprop_to_states
-
-
-def _has(states: Any) -> bool:
-    return "last_hidden_state" in states.model_output
-
-
-def _last(states: Any) -> Any:
-    return states.model_output.last_hidden_state
-
-
-def _flat(states: Any) -> Any:
-    """The last hidden states (p, width) of all word pieces of a Doc, as its alignment counts them."""
-    last = _last(states)
-    return last.reshape(-1, last.shape[-1])

@@ -4,7 +4,7 @@ model/
   bi_encoder.json               the settings it was built with
   tokenizer/                    Hugging Face tokenizer files
   mention/, entity/             one tower each: config.json, model.safetensors (shared towers: only `mention/`; of one
-                                that listens to a `transformer` pipe model.safetensors only, its projection); of one
+                                that listens to a transformer pipe model.safetensors only, its projection); of one
                                 that reads with learnt codes codes.safetensors too
 """
 
@@ -23,7 +23,7 @@ from .bi_encoder import check_reads_names, make_bi_encoder, make_transformer_lis
 from .encoder import set_transformer, tower_module
 from .encoder_loader import TOWERS
 from .inputs import RowBuilder
-from .listener import LISTENER, set_projection
+from .listener import is_listening, set_projection
 from .several_pooling import Codes
 from .weights import (
     load_tokenizer,
@@ -92,7 +92,7 @@ def save(model: Model, path: Path) -> None:
     for name, tower in zip(TOWERS, model.layers, strict=False):
         (path / name).mkdir(exist_ok=True)
         module: Any = tower_module(tower)
-        if tower.has_ref(LISTENER):
+        if is_listening(tower):
             save_weights(module, path / name / "model.safetensors")
         else:
             save_transformer(module.transformer, path / name)
@@ -121,7 +121,7 @@ def load(path: Path, precision: str) -> Model:
             load_tokenizer(path / "tokenizer"), model.attrs["row_settings"]
         )
         for name, tower in zip(TOWERS, model.layers, strict=False):
-            if tower.has_ref(LISTENER):
+            if is_listening(tower):
                 set_projection(tower, load_weights(path / name / "model.safetensors"))
             else:
                 if isinstance(codes := tower_module(tower).pooling, Codes):

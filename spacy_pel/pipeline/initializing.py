@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from spacy.language import Language
 from thinc.api import Model
 
 from ..errors import PelError
@@ -11,14 +12,14 @@ from ..kb.knowledge_base import KnowledgeBase
 from ..models.bi_encoder import has_encoder, set_encoder
 
 
-def load_encoder(model: Model, name: str, loader: Callable | None) -> None:
-    """Give `model`, of the component `name`, the pretrained encoder of `loader`; None keeps the one it has.
+def load_encoder(model: Model, name: str, loader: Callable | None, nlp: Language | None) -> None:
+    """Give `model`, of the component `name` of `nlp`, the pretrained encoder of `loader`; None keeps the one it has.
 
     Raises:
         PelError: If there is neither.
     """
     if loader is not None:
-        set_encoder(model, loader())
+        set_encoder(model, loader(), nlp)
     elif not has_encoder(model):
         raise _missing(name, "encoder_loader", "spacy_pel.HFEncoder.v1")
 

@@ -330,17 +330,17 @@ class PelLinker(Upstream, TrainablePipe):
 
         Args:
             get_examples: Gives the training examples.
-            nlp: The pipeline, which is not used.
+            nlp: The pipeline, with the transformer pipe that `spacy_pel.TransformerListener.v1` listens to.
             encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there.
             kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
 
         Raises:
-            PelError: If one of the two is missing, or if none of the first gold ids is in the KB.
+            PelError: If one of the three is missing, or if none of the first gold ids is in the KB.
         """
         from .initializing import load_encoder, load_kb
 
         validate_get_examples(get_examples, "PelLinker.initialize")
-        load_encoder(self.model, self.name, encoder_loader)
+        load_encoder(self.model, self.name, encoder_loader, nlp)
         self.set_model(self.model)
         self.set_kb(load_kb(self.kb, self.name, kb_loader))
         self.tuned = Tuned()
