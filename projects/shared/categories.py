@@ -22,10 +22,10 @@ HEADER = ["", "mentions", "first right", "second right", "repaired", "spoilt"]
 
 
 class Ranking(NamedTuple):
-    """What a linker made of a corpus.
+    """What a linker made of some corpora.
 
     Attributes:
-        gold: The gold mentions, those of the same corpus in the same order whatever the linker.
+        gold: The gold mentions, those of the same corpora in the same order whatever the linker.
         known: For each of them the names of those of its ids that the KB has.
         found: For each of them its best candidates, as (id, name).
     """
@@ -42,10 +42,12 @@ class Ranking(NamedTuple):
 def main(
     first: Annotated[Path, typer.Argument(help="A pipeline with a pel_linker and its KB; left as it is")],
     second: Annotated[Path, typer.Argument(help="Another")],
-    corpus: Annotated[Path, typer.Argument(help="A .spacy file of gold mentions")],
+    corpora: Annotated[list[Path], typer.Argument(help=".spacy files of gold mentions, such as one a world")],
     output: Annotated[Path, typer.Argument(help="A Markdown file")],
-    first_kb: Annotated[Path | None, typer.Option(help="KB for FIRST, with its vectors; all of it is searched")] = None,
-    second_kb: Annotated[Path | None, typer.Option(help="The same for SECOND")] = None,
+    first_kb: Annotated[
+        list[Path] | None, typer.Option(help="KB for FIRST, with its vectors, all of it searched; one for each CORPUS")
+    ] = None,
+    second_kb: Annotated[list[Path] | None, typer.Option(help="The same for SECOND")] = None,
     n: Annotated[int, typer.Option(help="Repaired mentions to list with their candidates")] = 5,
     k: Annotated[int, typer.Option(help="Candidates to list")] = 4,
     window: Annotated[int, typer.Option(help="Tokens to show on either side")] = 10,
@@ -57,10 +59,14 @@ def main(
     whose entity both KBs have."""
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)
-    one, other = ranking(first, corpus, first_kb, k), ranking(second, corpus, second_kb, k)
+    for kbs, hint in ((first_kb, "--first-kb"), (second_kb, "--second-kb")):
+        if kbs and len(kbs) != len(corpora):
+            raise typer.BadParameter(f"give one for each of the {len(corpora)} corpora", param_hint=hint)
+    one, other = ranking(first, corpora, first_kb, k), ranking(second, corpora, second_kb, k)
     both = [i for i, (own, its) in enumerate(zip(one.known, other.known, strict=True)) if own and its]
     if not both:
-        raise typer.BadParameter(f"{corpus} has no mention whose entity both KBs have", param_hint="CORPUS")
+        names = ", ".join(map(str, corpora))
+        raise typer.BadParameter(f"{names}: no mention has an entity that both KBs have", param_hint="CORPORA")
     repaired = [i for i in both if other.is_right(i) and not one.is_right(i)]
     text = markdown([HEADER, *rows(one, other, both)])
     drawn = sorted(random.Random(seed).sample(repaired, min(n, len(repaired))))
@@ -71,16 +77,21 @@ def main(
     typer.echo(text)
 
 
-def ranking(pipeline: Path, corpus: Path, kb: Path | None, k: int) -> Ranking:
+def ranking(pipeline: Path, corpora: Sequence[Path], kbs: Sequence[Path] | None, k: int) -> Ranking:
+    """What a linker makes of `corpora`, each searched in the KB of the same place in `kbs`; None: in its own KB."""
     nlp = spacy.load(pipeline)
     linker: Any = nlp.get_pipe("pel_linker")
-    if kb is not None:
-        linker.set_kb(KnowledgeBase(kb))
-        linker.types_by_label = {}  # of the worlds that it was trained on
-    gold = gold_of(read_docs(corpus, nlp.vocab), linker.kb)
-    known = [[linker.kb[id_].name for id_ in mention.ids if id_ in linker.kb] for mention in gold]
-    found = linker.rank([mention.span for mention in gold], k)
-    return Ranking(gold, known, [[(id_, linker.kb[id_].name) for id_, _ in own] for own in found])
+    whole = Ranking([], [], [])
+    for corpus, kb in zip(corpora, kbs or [None] * len(corpora), strict=True):
+        if kb is not None:
+            linker.set_kb(KnowledgeBase(kb))
+            linker.types_by_label = {}  # of the worlds that it was trained on
+        gold = gold_of(read_docs(corpus, nlp.vocab), linker.kb)
+        found = linker.rank([mention.span for mention in gold], k)
+        whole.gold.extend(gold)
+        whole.known.extend([linker.kb[id_].name for id_ in mention.ids if id_ in linker.kb] for mention in gold)
+        whole.found.extend([(id_, linker.kb[id_].name) for id_, _ in own] for own in found)
+    return whole
 
 
 def category(mention: str, titles: Iterable[str]) -> str:

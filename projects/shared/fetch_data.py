@@ -27,6 +27,9 @@ def main(
     pmids: Annotated[str, typer.Option(help="URL of the list of abstract ids that make up this split")] = "",
     limit: Annotated[int, typer.Option(help="Keep this many abstracts, or entities besides the gold ones; 0: all")] = 0,
     gold: Annotated[list[Path] | None, typer.Option(help="PubTator file whose gold ids a cut KB keeps")] = None,
+    types: Annotated[
+        list[str] | None, typer.Option(help="Of a .jsonl KB, keep entities that have one of these")
+    ] = None,
     fold: Annotated[int, typer.Option(help="Every FOLD-th abstract is held out of this file; 0: none")] = 0,
     held_out: Annotated[bool, typer.Option(help="Write the abstracts that --fold holds out, not the rest")] = False,
 ) -> None:
@@ -38,6 +41,7 @@ def main(
             wanted = set(read_text(download(local, dest, pmids)).split())
             text = join_abstracts(a for a in abstracts(text) if a.split("|", 1)[0] in wanted)
         if dest.suffix == ".jsonl":
+            text = of_types(text, set(types)) if types else text
             text = cut_kb(text, limit, gold_ids(gold or [])) if limit else text
         elif dest.suffix == ".obo":
             text = cut_ontology(text, limit, gold_ids(gold or [])) if limit else text
@@ -107,10 +111,26 @@ def gold_ids(paths: list[Path]) -> set[str]:
     return ids
 
 
+def of_types(text: str, types: set[str]) -> str:
+    """The records that have one of `types`.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    kept = [line for line in records_of(text) if not types.isdisjoint(json.loads(line).get("types") or ())]
+    if not kept:
+        raise ValueError(f"no entity is of the types {', '.join(sorted(types))}")
+    return "".join(f"{line}\n" for line in kept)
+
+
 def cut_kb(text: str, limit: int, keep: set[str]) -> str:
     """The records with an id in `keep`, and the first `limit` of the others, in the order of the file."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    return "".join(f"{line}\n" for line in cut(lines, lambda line: json.loads(line)["id"] in keep, limit))
+    return "".join(f"{line}\n" for line in cut(records_of(text), lambda line: json.loads(line)["id"] in keep, limit))
+
+
+def records_of(text: str) -> list[str]:
+    """The lines of a JSONL file that hold a record."""
+    return [line for line in text.split("\n") if line.strip()]
 
 
 def cut_ontology(text: str, limit: int, keep: set[str]) -> str:

@@ -17,6 +17,7 @@ def main(
     """Initialise and save; `python -m spacy pel index` then encodes the KB with it."""
     by_vectors = {"components.pel_linker.lexical": None}  # names would link well beside any encoder
     nlp = init_nlp(load_config(config, overrides=by_vectors, interpolate=False))
+    output.parent.mkdir(parents=True, exist_ok=True)
     nlp.to_disk(output)
     typer.echo(f"{output}: {', '.join(nlp.pipe_names)}, untrained")
 

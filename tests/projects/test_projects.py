@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from zeshel import SPLITS, write_lines, write_zeshel
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs, write_docs
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import gold_mentions
 
@@ -456,6 +458,75 @@ def test_worlds(copied, tiny_bert):
     measured = srsly.read_json(folder / "metrics" / "long-documents.json")
     assert measured["n_mentions"] > 20 and measured["long / pieces"] > 0
     assert measured["long: tokens of a document"] > 5 * measured["pieces: tokens of a document"]
+
+
+TYPES_OF = {  # of the entities, by their lesions; those of UMLS stand beside
+    "failure": ["T047", "disease"],
+    "carcinoma": ["disease"],
+    "fibrosis": ["phenotype"],
+    "infarction": ["T047", "disease", "phenotype"],
+    "abscess": ["T023", "anatomy"],
+    "hemorrhage": ["anatomy"],
+    "cyst": ["chemical"],
+    "atrophy": ["T204", "organism"],
+}
+SIZES = {"disorders": 32, "anatomy": 16, "chemical": 8, "organism": 8}
+
+
+def test_worlds_of_types(copied, made_data, tiny_bert, tmp_path):
+    """On made-up types: what is tested was not trained on, and is searched among its own."""
+    folder, data = copied("worlds"), shutil.copytree(made_data, tmp_path / "data")
+    kb = data / "kb" / "umls_open_kb.jsonl"
+    records = [one | {"types": TYPES_OF[one["name"].split()[1].lower()]} for one in srsly.read_jsonl(kb)]
+    srsly.write_jsonl(kb, records)
+    types, counts = {one["id"]: one["types"] for one in records}, {}
+    for split, n, seed in (("train", 24, 1), ("dev", 24, 2)):
+        path = data / "medmentions_st21pv" / f"{split}.pubtator"
+        make_pubtator(path, n, seed)
+        path.write_text(path.read_text().replace("\tDisease\tD", "\tT047\tUMLS:D"))
+        ids = [line.split("UMLS:")[1].split("|")[0] for line in path.read_text().splitlines() if "UMLS:" in line]
+        counts[split] = Counter(one for id_ in ids for one in types[id_])
+        counts[split]["disorders"] = sum(not {"disease", "phenotype"}.isdisjoint(types[id_]) for id_ in ids)
+    worlds = ("anatomy", "chemical", "organism")
+    variables = {"data": data, "encoder": tiny_bert, "types_steps": 2, "n": 3}
+    printed = run_project(folder, "types", **variables)
+    rows = ["new-linker", "pb-mixed", "pb-mixed-names", "pb-random", "pb-random-names", "untrained", "untrained-names"]
+    table = (folder / "metrics" / "types" / "table.md").read_text(encoding="utf-8")
+    cells = {row[0]: row[1:] for row in ([c.strip() for c in line.split("|")[1:-1]] for line in table.splitlines()[2:])}
+    assert table in printed and list(cells) == rows
+    for row in rows:
+        found = [srsly.read_json(folder / "metrics" / "types" / row / f"{world}.json") for world in worlds]
+        assert [one["n_in_kb"] for one in found] == [one["n_mentions"] for one in found]
+        assert [one["n_in_kb"] for one in found] == [counts["dev"][world] for world in worlds]
+        assert [one["recall_at_64"] for one in found] == [1.0] * 3, "so few are searched"
+        recalls = [one["recall_at_1"] for one in found]
+        assert cells[row][:4] == [f"{value:.3f}" for value in (*recalls, sum(recalls) / 3)]
+        assert (recalls == [1.0] * 3) == (row == "new-linker" or row.endswith("names")), "every mention is a name"
+
+    known = {name: set(KnowledgeBase(folder / "kb" / name)) for name in ("disorders", *worlds)}
+    assert {name: len(ids) for name, ids in known.items()} == SIZES
+    assert len(set().union(*known.values())) == 64, "no entity is in two of them"
+    learnt = [m for doc in read_docs(folder / "corpus" / "disorders.spacy", Vocab()) for m in gold_mentions(doc)]
+    assert len(learnt) == counts["train"]["disorders"] and all(known["disorders"] & set(m.ids) for m in learnt)
+
+    linkers = {}
+    run_project(folder, "types-mixed", **variables, run="ce-fgsm", loss="ce", epsilon=0.01)
+    for run in ("pb-random", "pb-mixed", "ce-fgsm-mixed"):
+        trained = folder / "training" / "types" / run
+        linkers[run] = Config().from_disk(trained / "train.cfg")["components"]["pel_linker"]
+        builder = spacy.load(trained / "model-last").get_pipe("pel_linker").model.attrs["row_builder"]
+        text = builder.tokenizer.decode(builder.entities([Entity("X", "Aspirin", types=("T047", "disease"))])[0])
+        assert text == "[CLS] aspirin [ENT] [SEP]", "types of UMLS would tell which entities are annotated"
+        assert linkers[run]["negatives"]["n"] == 3 and linkers[run]["layout"] == "per_mention"
+    samplers = [one["negatives"]["@misc"].split(".")[1] for one in linkers.values()]
+    assert samplers == ["RandomNegatives", "MixedNegatives", "MixedNegatives"]
+    assert [one["loss"]["@misc"].split(".")[1] for one in linkers.values()] == ["ProxyLoss"] * 2 + ["CrossEntropyLoss"]
+    assert [(one["adversarial"] or {}).get("epsilon") for one in linkers.values()] == [None, None, 0.01]
+
+    text = (folder / "metrics" / "categories" / "pb-random-pb-mixed.md").read_text(encoding="utf-8")
+    name, n_mentions, first, second, repaired, spoilt = (cell.strip() for cell in text.splitlines()[6].split("|")[1:-1])
+    assert text in printed and (name, int(n_mentions)) == ("all", sum(counts["dev"][world] for world in worlds))
+    assert int(second) == int(first) + int(repaired) - int(spoilt)
 
 
 def test_zeshel(copied, tiny_bert, tmp_path):

@@ -21,7 +21,7 @@ import typer
 from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
-from tiny import SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
+from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel import render_links
 from spacy_pel.corpora.docbin import read_docs, write_docs
@@ -32,8 +32,10 @@ from spacy_pel.kb.readers.obo import read_obo
 from spacy_pel.kb.readers.umls import read_umls
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.ranked import RankedMention
+from spacy_pel.search.weights import NameWeights
 
 PROJECTS = Path(__file__).parents[2] / "projects"
+DATA = PROJECTS.parents[1] / "shared" / "data"
 RANKERS = sorted(PROJECTS.glob("*/configs/ranker*.cfg"))
 CONFIGS = sorted({*PROJECTS.glob("*/configs/*.cfg")} - {PROJECTS / "notebooks/configs/ner.cfg", *RANKERS})  # of linkers
 ABSTRACTS = "".join(
@@ -119,6 +121,50 @@ def test_fetch_cuts_a_kb_but_keeps_the_gold(tmp_path):
     assert [record["id"] for record in srsly.read_jsonl(dest)] == ["C1", "C2", "C7", "C104"]
 
 
+def test_fetch_takes_the_entities_of_some_types_and_cuts_these(tmp_path):
+    source, dest = tmp_path / "source.jsonl", tmp_path / "kb.jsonl"
+    corpus, types = (
+        tmp_path / "dev.pubtator",
+        [["disease"], None, ["T023", "anatomy"], ["phenotype", "disease"], ["T47"]],
+    )
+    corpus.write_text(ABSTRACTS)
+    srsly.write_jsonl(source, [{"id": f"C{i + 100}", "name": "x", "types": own} for i, own in enumerate(types)])
+    fetch = script("fetch_data", "shared").main
+    for wanted, limit, expected in ((["anatomy", "phenotype"], 0, [102, 103]), (["disease"], 0, [100, 103])):
+        fetch(source, dest, limit=limit, types=wanted)
+        assert [record["id"] for record in srsly.read_jsonl(dest)] == [f"C{i}" for i in expected]
+    srsly.write_jsonl(source, [{"id": id_, "name": "x", "types": ["gene"]} for id_ in ("C1", "C2", "C109")])
+    fetch(source, dest, limit=1, types=["gene"], gold=[corpus])
+    assert [record["id"] for record in srsly.read_jsonl(dest)] == ["C1", "C109"]
+    none = run("fetch_data", source, tmp_path / "none.jsonl", "--types", "T4", "--types", "organ")
+    assert none.returncode == 1 and "no entity is of the types T4, organ" in none.stderr
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+def test_the_worlds_of_types_have_as_many_mentions_as_their_project_says():
+    fetch, kb = script("fetch_data", "shared"), (DATA / "kb" / "umls_open_kb.jsonl").read_text(encoding="utf-8")
+    worlds = {"disorders": {"disease", "phenotype"}, **{name: {name} for name in ("anatomy", "chemical", "organism")}}
+    own = {
+        name: {json.loads(line)["id"] for line in fetch.of_types(kb, types).splitlines()}
+        for name, types in worlds.items()
+    }
+    assert {name: len(ids) for name, ids in own.items()} == {
+        "disorders": 35_590,
+        "anatomy": 2_492,
+        "chemical": 1_833,
+        "organism": 561,
+    }
+    assert len(set().union(*own.values())) == sum(map(len, own.values())), "no entity is of two worlds"
+    counts = {}
+    for split in ("train", "dev"):
+        lines = (DATA / "medmentions_st21pv" / f"{split}.pubtator").read_text(encoding="utf-8").splitlines()
+        gold = [line.split("\t")[5].removeprefix("UMLS:") for line in lines if line.count("\t") == 5]
+        counts[split] = {name: sum(id_ in ids for id_ in gold) for name, ids in own.items()}
+    assert counts["train"]["disorders"] == 12_091
+    assert [counts["dev"][name] for name in ("anatomy", "chemical", "organism")] == [424, 423, 137]
+
+
 def test_fetch_cuts_an_ontology_but_keeps_the_gold_and_what_was_merged_into_it(tmp_path):
     corpus, source, dest = tmp_path / "dev.pubtator", tmp_path / "source.obo", tmp_path / "cut.obo"
     corpus.write_text(ABSTRACTS)
@@ -181,6 +227,60 @@ def test_worlds_are_parted_by_type_and_averaged_one_by_one(tmp_path, monkeypatch
     (Path("training") / "learn" / "SO.spacy").touch()
     with pytest.raises(typer.BadParameter, match="was trained on SO"):
         worlds.test(Path("training"), ["SO"], "row")
+
+
+def test_each_world_is_linked_to_its_own_kb_with_names_and_without(tmp_path, monkeypatch):
+    """By an encoder that nobody trained, of mentions that are names of their entities."""
+    monkeypatch.chdir(tmp_path)
+    nlp, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb" / "all"), lexical=None)
+    nlp.to_disk(tmp_path / "training" / "model-last")
+    parts = parted_by_type(nlp, tmp_path)
+    worlds, categories = script("worlds", "worlds"), script("categories", "shared")
+    worlds.test(Path("training"), list(parts), "types/run", pipeline="model-last")
+    found = {name: srsly.read_json(tmp_path / "metrics" / "types" / name) for name in measures(tmp_path, "types")}
+    assert found.keys() == {f"{row}/{world}.json" for row in ("run", "run-names") for world in parts}
+    for world, (n_mentions, _) in parts.items():
+        by_vectors, by_names = found[f"run/{world}.json"], found[f"run-names/{world}.json"]
+        assert by_vectors["n_in_kb"] == by_names["n_in_kb"] == n_mentions
+        assert by_vectors["lexical"] == {"ngram": 0.0, "exact": 0.0} != by_names["lexical"]
+        assert by_names["recall_at_1"] == 1.0 > by_vectors["recall_at_1"]
+
+    corpora, kbs = (
+        [Path(kind) / f"{world}{end}" for world in parts] for kind, end in (("corpus", ".spacy"), ("training", ""))
+    )
+    one = categories.ranking(Path("training/model-last"), corpora, kbs, 3)
+    sizes = [n_mentions for n_mentions, _ in parts.values()]
+    assert len(one.gold) == len(one.known) == len(one.found) == sum(sizes) and all(one.known)
+    of = [ids for n_mentions, ids in parts.values() for _ in range(n_mentions)]
+    assert all({id_ for id_, _ in own} <= ids for own, ids in zip(one.found, of))
+    right = sum(one.is_right(i) for i in range(len(one.gold)))
+    assert right == sum(round(found[f"run/{world}.json"]["recall_at_1"] * n) for world, (n, _) in parts.items())
+    with pytest.raises(typer.BadParameter, match="one for each of the 2 corpora"):
+        categories.main(Path("training"), Path("training"), corpora, tmp_path / "c.md", first_kb=kbs[:1])
+
+
+def test_rows_of_a_linker_that_was_tuned_and_of_one_by_vectors_alone():
+    rows = script("worlds", "worlds").rows
+    default, tuned = NameWeights(1.0, 0.3), NameWeights(2.0, 0.0)
+    assert rows("mesh", default, tuned) == {"mesh": default, "mesh-tuned": tuned}
+    assert rows("pb", default, None) == {"pb": NameWeights(0.0, 0.0), "pb-names": default}
+
+
+def parted_by_type(nlp, folder: Path) -> dict[str, tuple[int, set[str]]]:
+    """Write a KB and a corpus of chemicals, and of diseases, and return how many mentions and which ids each has."""
+    parts = {}
+    for world in ("Chemical", "Disease"):
+        own = {entity.id: entity for entity in ENTITIES if world in entity.types}
+        make_kb(folder / "kb" / world, list(own.values()))
+        sentences = [(text, {form: i for form, i in found.items() if i in own}) for text, found in SENTENCES]
+        write_docs(folder / "corpus" / f"{world}.spacy", make_docs(nlp, sentences))
+        parts[world] = sum(len(found) for _, found in sentences), set(own)
+    return parts
+
+
+def measures(folder: Path, name: str) -> list[str]:
+    root = folder / "metrics" / name
+    return [path.relative_to(root).as_posix() for path in root.rglob("*.json")]
 
 
 @pytest.mark.parametrize(

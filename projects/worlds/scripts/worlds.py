@@ -20,6 +20,7 @@ from spacy_pel.kb.hold_out import HoldOut
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.pipeline.default_weights import default_weights
 from spacy_pel.pipeline.tuning import find_for_gold
+from spacy_pel.search.weights import NO_NAMES, NameWeights
 
 app = typer.Typer(help=__doc__)
 
@@ -61,16 +62,17 @@ def entities_of(worlds: Sequence[str]) -> Iterator[Entity]:
 def test(
     folder: Annotated[Path, typer.Argument(help="What `train` wrote")],
     worlds: Annotated[list[str], typer.Argument(help="Those to measure on, which it was not trained on")],
-    row: Annotated[str, typer.Option(help="Of the table: metrics/ROW/WORLD.json, and ROW-tuned for the tuned weights")],
+    row: Annotated[str, typer.Option(help="Of the table: metrics/ROW/WORLD.json; another is written beside it")],
+    pipeline: Annotated[str, typer.Option(help="Its folder in FOLDER")] = "linker",
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
-    """Link the mentions of other worlds, each to its own KB, which is encoded here. Names count what they count by
-    default, and then what was tuned for the worlds of the training."""
+    """Link the mentions of other worlds, each to its own KB, which is encoded here and written to FOLDER/WORLD.
+    What names count is weighed in two ways, a row for each: see `rows`."""
     if trained_on := [world for world in worlds if (folder / "learn" / f"{world}.spacy").is_file()]:
         raise typer.BadParameter(f"{folder} was trained on {', '.join(trained_on)}", param_hint="WORLDS")
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)
-    nlp = spacy.load(folder / "linker")
+    nlp = spacy.load(folder / pipeline)
     linker: Any = nlp.get_pipe("pel_linker")
     tuned = linker.name_weights
     linker.types_by_label = {}  # of the worlds that it was trained on
@@ -78,13 +80,21 @@ def test(
         linker.set_kb(KnowledgeBase(Path("kb") / world).copy_to(folder / world, indexes=()))
         linker.index()
         found = find_for_gold(linker, read_docs(Path("corpus") / f"{world}.spacy", nlp.vocab), progress=True)
-        for name, weights in ((row, default_weights(linker)), (f"{row}-tuned", tuned)):
+        for name, weights in rows(row, default_weights(linker), tuned).items():
             values: dict[str, Any] = link_metrics([one.ranked(weights) for one in found], linker.kb)
             values["lexical"] = weights.as_setting()
             output = Path("metrics") / name / f"{world}.json"
             output.parent.mkdir(parents=True, exist_ok=True)
             srsly.write_json(output, values)
             typer.echo(f"{output}: recall@1 {values['recall_at_1']:.4f}, weights {values['lexical']}")
+
+
+def rows(name: str, default: NameWeights, tuned: NameWeights | None) -> dict[str, NameWeights]:
+    """Two rows of the table, and what names count there: NAME by default, and NAME-tuned as was tuned for the worlds
+    of the training. Of a linker by vectors alone (`tuned` is None) NAME without names, and NAME-names by default."""
+    if tuned is None:
+        return {name: NO_NAMES, f"{name}-names": default}
+    return {name: default, f"{name}-tuned": tuned}
 
 
 def python(*arguments: object) -> None:
