@@ -25,7 +25,8 @@ class CuratedLender:
     def lend(self, docs: Sequence[Doc]) -> Lent | None:
         from spacy_curated_transformers.models.output import DocTransformerOutput
 
-        received, backprop = self._inbox.get_output(self.listener), self._inbox.get_backprop(self.listener)
+        received = self._inbox.get_output(self.listener)
+        backprop: Any = self._inbox.get_backprop(self.listener)
         if received is None:
             return None
         try:

@@ -233,6 +233,7 @@ def test_each_world_is_linked_to_its_own_kb_with_names_and_without(tmp_path, mon
     """By an encoder that nobody trained, of mentions that are names of their entities."""
     monkeypatch.chdir(tmp_path)
     nlp, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb" / "all"), lexical=None)
+    (tmp_path / "training").mkdir()
     nlp.to_disk(tmp_path / "training" / "model-last")
     parts = parted_by_type(nlp, tmp_path)
     worlds, categories = script("worlds", "worlds"), script("categories", "shared")
