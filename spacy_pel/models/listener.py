@@ -69,7 +69,7 @@ def make_listening_tower(upstream: str, grad_factor: float, unit_length: bool) -
 
 def listens(model: Model) -> bool:
     """Say whether a bi-encoder reads mentions from the states of a transformer pipe."""
-    return is_listening(model.get_ref("mention_tower"))
+    return "upstream" in model.attrs["settings"]
 
 
 def is_listening(tower: Model) -> bool:
