@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,6 @@ from ..errors import PelError
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
-    from ..linking.output import CodesOf
 
 CODES = Annotated[
     str | None,
@@ -30,10 +28,3 @@ def vocabularies_given(kb: KnowledgeBase, text: str | None) -> list[str]:
         raise PelError(f'--codes "{text}" names no vocabulary; write some, as in ICD10CM,SNOMEDCT_US.')
     kb.check_vocabularies(given)
     return given
-
-
-def codes_finder(kb: KnowledgeBase, vocabularies: list[str]) -> CodesOf | None:
-    """From an id to its codes in `vocabularies`; None without any."""
-    from ..kb.codes import codes_of
-
-    return partial(codes_of, kb, vocabularies=vocabularies) if vocabularies else None

@@ -12,7 +12,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .codes import CODES, codes_finder, vocabularies_given
+from .codes import CODES, vocabularies_given
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import echo
 
@@ -72,6 +72,7 @@ def ground(
 
     from ..evaluation.evaluate import with_ranker
     from ..files.atomic import write_atomically
+    from ..kb.codes import codes_finder
     from ..linking.term_list import DELIMITERS, table_bytes
     from ..linking.terms import link_terms
 

@@ -14,7 +14,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .codes import CODES, codes_finder, vocabularies_given
+from .codes import CODES, vocabularies_given
 from .engines import EngineName
 from .interrupts import interrupts_held
 from .pipeline import CODE, GPU_ID, load_linker
@@ -105,11 +105,12 @@ def link(
     if codes is not None and out.suffix == ".spacy":
         raise PelError(f"{out}: holds Docs, which have no place for --codes; write JSONL (ents have them as kb_xrefs).")
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
-    codes_of = codes_finder(linker.require_kb(), vocabularies_given(linker.require_kb(), codes))
+    vocabularies = vocabularies_given(linker.require_kb(), codes)
 
     from ..corpora.docbin import SUFFIX
     from ..evaluation.evaluate import with_ranker
     from ..files.lines import BROKEN_GZIP
+    from ..kb.codes import codes_finder
     from ..linking.batches import piped
     from ..linking.output import LinkedDocs, LinkedLines
     from ..linking.stored import read_stored
@@ -123,6 +124,7 @@ def link(
     else:
         with_prob = with_ranker(nlp, linker).tuned.gives_probabilities
         path = None if out == STANDARD else out
+        codes_of = codes_finder(linker.require_kb(), vocabularies)
         writer = LinkedLines(path, linker.spans_key, with_prob=with_prob, codes_of=codes_of)
     with _opened(source) as (file, size), closing(LinkReport(source, size, linker.spans_key)) as report, writer:
         if format_name == Format.spacy.value:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..checks import check_text
@@ -23,6 +24,11 @@ def codes_of(kb: KnowledgeBase, id: str, vocabularies: Iterable[str]) -> dict[st
     """For each of `vocabularies` the codes of the entity `id`, none where the KB does not have it (any more)."""
     entity = None if id in NO_ENTITY else kb.get(id)
     return {vocabulary: codes_in(entity.xrefs if entity else (), vocabulary) for vocabulary in vocabularies}
+
+
+def codes_finder(kb: KnowledgeBase, vocabularies: Sequence[str]) -> Callable[[str], dict[str, list[str]]] | None:
+    """From an id to its codes in `vocabularies`, see `codes_of`; None without any."""
+    return partial(codes_of, kb, vocabularies=vocabularies) if vocabularies else None
 
 
 def checked_codes_of(kb: KnowledgeBase, id: str, vocabulary: str) -> list[str]:

@@ -37,10 +37,10 @@ class LinkBatch:
             are {vocabulary: [code, …]}.
         error: The new column that says why a row could not be linked, and None of the others.
         keep: The columns of the batch that come back, such as the one with the ids; None: all.
-        codes: Vocabularies whose codes the links get.
         batch_size: Texts that go through the pipeline together.
         code: A Python file to import before the pipeline is loaded.
         gpu_id: The GPU to use; -1 for the CPU.
+        codes: Vocabularies whose codes the links get.
     """
 
     pipeline: str
@@ -49,10 +49,10 @@ class LinkBatch:
     links: str = "ents"
     error: str = "error"
     keep: Sequence[str] | None = None
-    codes: Sequence[str] = ()
     batch_size: int = 256
     code: str | None = None
     gpu_id: int = -1
+    codes: Sequence[str] = ()
     _key: str = field(default_factory=lambda: uuid4().hex, repr=False, compare=False)  # of this one and its copies
 
     def __post_init__(self) -> None:
@@ -129,8 +129,8 @@ class LinkBatch:
         """Check that columns to be `replaced` have come of linking, which gives both, or are the mentions."""
         if len(replaced) == 1 and replaced[0] in table.names and replaced[0] != self.mentions:
             raise PelError(
-                f"the batch has a column {replaced[0]!r} of its own, which would be lost; name another for what is "
-                "added (links, error), or name the columns to keep."
+                f"the batch has a column {replaced[0]!r} of its own, which would be lost; give the new columns "
+                "other names (links, error), or say which columns to keep."
             )
 
     def _check(self, table: Table, columns: Iterable[str]) -> None:

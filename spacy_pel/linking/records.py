@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from spacy.tokens import Doc
 
 from ..errors import PelError
 from ..evaluation.evaluate import find_linker, with_ranker
-from ..kb.codes import codes_of
+from ..kb.codes import codes_finder
 from .batches import piped
 from .output import linked_record
 from .texts import link_given_mentions, make_doc
@@ -58,7 +57,7 @@ class RecordLinker:
         link_given_mentions(nlp, name, linker.spans_key)
         self.nlp, self.name, self.linker = nlp, name, linker
         self._with_prob = with_ranker(nlp, linker).tuned.gives_probabilities
-        self._codes_of = partial(codes_of, linker.kb, vocabularies=codes) if codes else None
+        self._codes_of = codes_finder(linker.kb, codes)
         linker.kb.check_vocabularies(codes)
         self._alone = Lock()
 

@@ -85,7 +85,7 @@ class CompiledTransformer:
 
     def _compile(self, inputs: dict[str, torch.Tensor]) -> Any:
         examples = tuple(torch.cat([value, value]) for value in inputs.values())  # of one row, 1 would be taken for all
-        module = _LastStates(self._transformer, list(inputs))
+        module = LastStates(self._transformer, list(inputs))
         try:
             with torch.autocast("cpu", enabled=False), _quiet():
                 model = self._openvino.convert_model(module, example_input=examples)
@@ -107,7 +107,9 @@ class CompiledTransformer:
         return self._openvino.compile_model(model, "CPU", settings)
 
 
-class _LastStates(nn.Module):
+class LastStates(nn.Module):
+    """A transformer as a function of its inputs `names`, in that order, to its last hidden states, to be exported."""
+
     def __init__(self, transformer: PreTrainedModel, names: list[str]) -> None:
         super().__init__()
         self.transformer, self.names = transformer, names

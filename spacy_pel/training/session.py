@@ -149,7 +149,8 @@ class TrainingSession:
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         distillation, taught = objective.distillation, self._taught([mentions[i].span for i in used])
         if distillation is not None:
-            scored = [{place: own[place] for place in part.within([list(own)])[0]} for own in taught]
+            within = part.within([list(own) for own in taught])
+            scored = [{place: own[place] for place in some} for own, some in zip(taught, within, strict=True)]
             negatives = with_taught(negatives, scored, not_wrong, distillation.n)
         batch = LAYOUTS[objective.layout](gold, not_wrong, negatives, objective.negatives.in_batch)
         if distillation is not None:

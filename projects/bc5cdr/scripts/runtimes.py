@@ -32,7 +32,7 @@ from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.encoder import Tower, token_batches, tower_module
-from spacy_pel.models.openvino import CompiledTransformer
+from spacy_pel.models.openvino import CompiledTransformer, LastStates
 from spacy_pel.models.predictions import for_predictions
 from spacy_pel.models.token_rows import PaddedBatch
 
@@ -57,20 +57,18 @@ def main(
     builder = row_builder(model)
     mention_rows, place = builder.mentions([m.span for m in gold]).unique()
     entity_rows, ids = builder.entities(kb.entities()), [entity.id for entity in kb.entities()]
-    sides = {
-        "mentions": (tower_module(model.get_ref("mention_tower")), mention_rows),
-        "entities": (tower_module(model.get_ref("entity_tower")), entity_rows),
-    }
     towers = {"mentions": model.get_ref("mention_tower"), "entities": model.get_ref("entity_tower")}
-    batches = {side: list(token_batches(towers[side], rows)) for side, (_, rows) in sides.items()}
+    rows = {"mentions": mention_rows, "entities": entity_rows}
+    batches = {side: list(token_batches(towers[side], rows[side])) for side in towers}
     figures: dict[str, Any] = dict(srsly.read_json(output)) if output.is_file() else {}
     for name in only or RUNTIMES:
         measured, encoded = {}, {}
-        for side, (tower, rows) in sides.items():
+        for side, n in ((side, len(own)) for side, own in rows.items()):
+            tower = tower_module(towers[side])
             with TemporaryDirectory() as folder:
                 states = RUNTIMES[name](tower, batches[side], Path(folder), threads)
-                encoded[side], seconds = encode(tower, states, batches[side], len(rows), f"{name}: {side}")
-            measured[f"{side}_per_second"] = len(rows) / seconds
+                encoded[side], seconds = encode(tower, states, batches[side], n, f"{name}: {side}")
+            measured[f"{side}_per_second"] = n / seconds
         best = VectorIndex.build(encoded["entities"]).search(encoded["mentions"][place], 1)[1][:, 0]
         measured["recall_at_1"] = float(np.mean([ids[top] in m.ids for top, m in zip(best, gold, strict=True)]))
         figures[name] = measured
@@ -142,20 +140,11 @@ def calibrated(tower: Tower, batches: list[Batch], folder: Path, threads: int) -
     )
 
 
-class _LastStates(nn.Module):
-    def __init__(self, transformer: nn.Module) -> None:
-        super().__init__()
-        self.transformer = transformer
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        return self.transformer(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-
-
 def export(tower: Tower, folder: Path) -> Path:
     """Write the transformer of `tower` as ONNX, for batches of any shape."""
     names, axes = ["input_ids", "attention_mask"], {0: "rows", 1: "tokens"}
     torch.onnx.export(
-        _LastStates(for_predictions(tower.transformer, torch.float32)).eval(),
+        LastStates(for_predictions(tower.transformer, torch.float32), names).eval(),
         (torch.ones(2, 8, dtype=torch.long), torch.ones(2, 8, dtype=torch.long)),
         str(folder / "float32.onnx"),
         input_names=names,
