@@ -7,19 +7,21 @@ negative term. Under a softmax both terms are then 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch.nn.functional import softplus
 
-from ..checks import check_choice, check_number
+from ..checks import check_choice, check_number, refused
 
 MASKED = -1e30  # finite, so that a row with no negatives has gradient 0 and not nan
 SMALLEST_GRADIENT = 1e-20
 SECTION = "[components.pel_linker.loss]"
 LARGEST_ALPHA = 10_000
 SIMILARITIES = ("dot", "cosine")
+AUTO = "auto"
+ORIGINS = [i / 100 for i in range(-100, 101)]  # that "auto" chooses from
 
 
 @dataclass(frozen=True)
@@ -37,30 +39,43 @@ class ProxyLoss:
         alpha: α, the inverse temperature.
         margin: δ.
         origin: Taken from every score before. The paper has none: it parts right and wrong at a cosine of 0. Those of a
-            pretrained encoder lie around another number, and training has to move them first.
+            pretrained encoder lie around another number, and training has to move them first. "auto": a training takes
+            the number by which the loss of its first batch is least, before it changes anything (see `fitted`).
 
     Raises:
-        PelError: alpha is not more than 0, margin no difference of two cosines, or origin no cosine.
+        PelError: alpha is not more than 0, margin no difference of two cosines, or origin neither a cosine nor "auto".
     """
 
     alpha: float = 32.0
     margin: float = 0.0
-    origin: float = 0.0
+    origin: float | str = 0.0
     similarity: ClassVar[str] = "cosine"
     needs_log_q: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_number(SECTION, "alpha", self.alpha, over=0, most=LARGEST_ALPHA)
         check_number(SECTION, "margin", self.margin, least=-2, most=2)
-        check_number(SECTION, "origin", self.origin, least=-1, most=1)
+        if self.origin != AUTO:
+            check_number(SECTION, "origin", self.origin, least=-1, most=1, hint=f', or "{AUTO}"')
 
     @property
     def logit_scale(self) -> float:
         """What a score is multiplied by in the loss's softmax over negatives."""
         return self.alpha
 
+    def fitted(self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> ProxyLoss:
+        """Return the loss with the origin, to two digits, whose sum over these mentions is least."""
+        losses = [replace(self, origin=origin) for origin in ORIGINS]
+        return min(losses, key=lambda loss: loss(scores, positives, negatives).sum().item())
+
     def __call__(self, scores: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor) -> torch.Tensor:
-        """Return the loss (m,) of every mention."""
+        """Return the loss (m,) of every mention.
+
+        Raises:
+            PelError: The origin is "auto" still.
+        """
+        if isinstance(self.origin, str):
+            raise refused(SECTION, "origin", self.origin, "it is fitted by a training; call fitted() of the loss first")
         scores = scores - self.origin
         pull = (softplus(-self.alpha * (scores - self.margin)) * positives).sum(-1)
         logits = (self.alpha * (scores + self.margin)).masked_fill(~negatives, MASKED)

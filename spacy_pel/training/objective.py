@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from spacy.util import logger
 from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
@@ -20,7 +21,7 @@ from ..models.token_rows import TokenRows
 from .adversarial import FGSM
 from .distillation import Distillation
 from .layouts import TrainingBatch
-from .losses import Loss, score_gradient
+from .losses import Loss, ProxyLoss, score_gradient
 from .negatives import NegativeSampler
 
 
@@ -96,6 +97,19 @@ class Objective:
 def _check_kind(key: str, value: Any, attribute: str, registered: str) -> None:
     if not hasattr(value, attribute):
         raise refused("[components.pel_linker]", key, value, f"make it a section with {registered}")
+
+
+def with_origin(
+    loss: ProxyLoss, mentions: Floats2d | Several, entities: Floats2d | Several, batch: TrainingBatch, score: Score
+) -> ProxyLoss:
+    """Return `loss` with the origin that fits a batch; its arguments are those of `loss_and_gradients`."""
+    device = get_torch_default_device()
+    with torch.no_grad():
+        scores = batch.scores(score, *(given(own, xp2torch) for own in (mentions, entities)))
+        masks = (torch.as_tensor(mask, device=device) for mask in (batch.positives, batch.negatives))
+        fitted = loss.fitted(scores, *masks)
+    logger.info("The origin of ProxyLoss is %.2f, by the first batch", fitted.origin)
+    return fitted
 
 
 def backpropagate(

@@ -28,9 +28,10 @@ from .adversarial import SECTION as FGSM_SECTION
 from .distillation import Taught, mention_key, with_targets, with_taught
 from .gradients import finish
 from .layouts import LAYOUTS, TrainingBatch
+from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
-from .objective import Objective, backpropagate
+from .objective import Objective, backpropagate, with_origin
 
 
 class Update(NamedTuple):
@@ -61,6 +62,7 @@ class TrainingSession:
 
     Attributes:
         live: The KB under the present weights.
+        loss: That of the objective; from the first batch on with the origin that it has been given.
         latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
         latest_batch: The candidates that the mentions of the latest batch, or of its last part, were trained against.
         latest_draw: Their hard negatives, if there are any.
@@ -70,6 +72,7 @@ class TrainingSession:
         self.model = model
         self.kb = kb
         self.objective = objective
+        self.loss: Loss = objective.loss
         self.live = LiveIndex(model, kb)
         self.latest: Update | None = None
         self.latest_batch: TrainingBatch | None = None
@@ -159,6 +162,9 @@ class TrainingSession:
         entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
         self._n_mentions += len(used)
+        if isinstance(self.loss, ProxyLoss) and self.loss.origin == AUTO:
+            entities = entity_tower.predict(entity_rows)
+            self.loss = with_origin(self.loss, vectors, entities, batch, score_of(self.model))
         return backpropagate(
             entity_tower,
             vectors,
@@ -166,7 +172,7 @@ class TrainingSession:
             batch,
             entity_rows,
             score_of(self.model),
-            objective.loss,
+            self.loss,
             objective.adversarial,
             objective.distillation,
         )

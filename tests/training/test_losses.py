@@ -67,10 +67,25 @@ def test_an_origin_is_taken_from_every_score_and_a_scale_multiplies_it():
     assert (CrossEntropyLoss().logit_scale, CrossEntropyLoss().similarity) == (1.0, "dot")
 
 
+def test_an_origin_is_fitted_where_the_loss_is_least():
+    generator = torch.Generator().manual_seed(0)
+    s = 0.4 + 0.1 * torch.randn(64, 9, generator=generator, dtype=torch.float64)
+    positives = torch.zeros(64, 9, dtype=torch.bool)
+    positives[:, 0] = True
+    s[:, 0] += 0.3
+    fitted = ProxyLoss(32.0, 0.02, origin="auto").fitted(s, positives, ~positives)
+    assert (fitted.alpha, fitted.margin) == (32.0, 0.02)
+    near = {i: ProxyLoss(32.0, 0.02, fitted.origin + i / 100)(s, positives, ~positives).sum() for i in range(-30, 31)}
+    assert min(near, key=near.__getitem__) == 0 and 0.4 < fitted.origin < 0.7
+    with pytest.raises(PelError, match="origin = 'auto'; it is fitted by a training"):
+        ProxyLoss(origin="auto")(s, positives, ~positives)
+
+
 @pytest.mark.parametrize(
     ("make", "error"),
     [
         (lambda: ProxyLoss(origin=2), "origin = 2"),
+        (lambda: ProxyLoss(origin="fit"), "origin = 'fit'; it must be .*, or \"auto\""),
         (lambda: CrossEntropyLoss(scale=0), "scale = 0"),
         (lambda: CrossEntropyLoss(similarity="l2"), "similarity is 'l2'; choose one of dot, cosine"),
         (lambda: FGSM(layer="last"), "layer is 'last'; choose one of sum, normalised"),

@@ -275,6 +275,21 @@ def test_it_learns(tmp_path, settings):
     assert nlp.evaluate(examples)["nel_recall_at_1"] > 0.6
 
 
+def test_an_origin_is_fitted_once_to_the_first_batch_before_it_is_learnt(tmp_path):
+    config = {"loss": {"@misc": "spacy_pel.ProxyLoss.v1", "origin": "auto"}}
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, linker, examples, optimizer = make_pipeline(encoder, kb, **config)
+    first = train(nlp, examples, optimizer, 1)[0]
+    origin = linker.session.loss.origin
+    assert -1 < origin <= 1 and linker.objective.loss.origin == "auto"
+    for other in (0.0, origin - 0.1):
+        config["loss"]["origin"] = other
+        nlp2, _, examples2, optimizer2 = make_pipeline(encoder, kb, **config)
+        assert train(nlp2, examples2, optimizer2, 1)[0] > first
+    train(nlp, examples, optimizer, 3)
+    assert linker.session.loss.origin == origin
+
+
 def test_a_search_over_some_rows_encodes_those_alone(pipeline, monkeypatch):
     _, linker, examples, _ = pipeline
     assert linker.session is None

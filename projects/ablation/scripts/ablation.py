@@ -16,8 +16,11 @@ import srsly
 import typer
 from thinc.api import Config
 
-LOSSES = {"pb": {"@misc": "spacy_pel.ProxyLoss.v1"}, "ce": {"@misc": "spacy_pel.CrossEntropyLoss.v1"}}
-SIMILARITIES = {"pb": "cosine", "ce": "dot"}
+LOSSES: dict[str, dict[str, Any]] = {
+    "pb": {"@misc": "spacy_pel.ProxyLoss.v1"},
+    "ce": {"@misc": "spacy_pel.CrossEntropyLoss.v1"},
+    "ce-cosine": {"@misc": "spacy_pel.CrossEntropyLoss.v1", "scale": 32.0, "similarity": "cosine"},
+}
 RATES = (5e-5, 1e-4, 2e-4, 4e-4)
 COLUMNS = (
     "recall_at_1",
@@ -36,10 +39,12 @@ Metrics = Annotated[Path, typer.Argument(help="Folder of the runs' JSON files")]
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(help="Of the run: metrics/NAME-SEED.json")],
-    loss: Annotated[str, typer.Option(help="pb or ce")],
+    loss: Annotated[str, typer.Option(help="pb, ce, or ce-cosine: on 32 times the cosine")],
     rate: Annotated[float, typer.Option(help="The highest learning rate")],
     p: Annotated[int, typer.Option(help="Per cent of the negatives that are hard")] = 0,
     epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
+    layer: Annotated[str, typer.Option(help="What FGSM steps on: sum or normalised")] = "sum",
+    origin: Annotated[str, typer.Option(help="Of pb: a cosine, or auto")] = "0",
     context: Annotated[int, typer.Option(help="Word pieces on either side of a mention; -1: all that fit")] = -1,
     pooling: Annotated[str, typer.Option(help="mean, mention or cls")] = "mean",
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 94,
@@ -52,12 +57,15 @@ def run(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     metrics.parent.mkdir(parents=True, exist_ok=True)
-    model: dict[str, Any] = {"similarity": SIMILARITIES[loss], "pooling": pooling}
-    linker: dict[str, Any] = {"loss": LOSSES[loss], "negatives": {"p": p}, "model": model}
+    objective = dict(LOSSES[loss])
+    if loss == "pb":
+        objective["origin"] = origin if origin == "auto" else float(origin)
+    model: dict[str, Any] = {"similarity": "dot" if loss == "ce" else "cosine", "pooling": pooling}
+    linker: dict[str, Any] = {"loss": objective, "negatives": {"p": p}, "model": model}
     if context >= 0:
         model["context"] = context
     if epsilon:
-        linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0}
+        linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0, "layer": layer}
     changed = {
         "paths": {"steps": str(folder / "steps.jsonl")},
         "components": {"pel_linker": linker},
