@@ -136,7 +136,7 @@ def make_cross_encoder(
     check_choice(SECTION, "aliases", aliases, (*ALIASES, NEAREST))
     check_choice(SECTION, "pooling", pooling, POOLINGS)
     check_choice(SECTION, "rows", rows, ROWS)
-    check_precision(precision)
+    check_precision(precision, SECTION)
     if rows == MENTIONS and pooling != "mean":
         raise refused(
             SECTION, "pooling", pooling, f'make it "mean", or rows = "{PAIRS}": the first token sees no entity'

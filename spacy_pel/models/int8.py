@@ -52,7 +52,7 @@ def int8_copy(module: ModuleT) -> ModuleT:
     """
     if not torch.backends.mkldnn.is_available():
         raise PelError(
-            '[components.pel_linker.model]: precision = "int8" needs oneDNN, which this build of PyTorch lacks; take '
+            'precision = "int8" of [components.NAME.model] needs oneDNN, which this build of PyTorch lacks; take '
             '"auto".'
         )
     copied = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})

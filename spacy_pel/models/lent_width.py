@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from spacy.language import Language
@@ -9,7 +10,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..errors import PelError
-from .lenders import pieces_of
+from .lenders import STATES, pieces_of
 
 
 def width_of_states(tower: Model, nlp: Language | None) -> int:
@@ -17,7 +18,8 @@ def width_of_states(tower: Model, nlp: Language | None) -> int:
     that the pipe reads here.
 
     Raises:
-        PelError: There is no such pipe, it is not initialised, or there are several.
+        PelError: There is no such pipe, it is not initialised, there are several, or the states of another one behind it
+            take the place of its.
     """
     name, pipe = _pipe_of(tower, nlp)
     try:
@@ -35,13 +37,34 @@ def _pipe_of(tower: Model, nlp: Language | None) -> tuple[str, Any]:
     pipes: list[tuple[str, Any]] = [] if nlp is None else nlp.components  # a frozen one is disabled meanwhile
     own = [(name, pipe) for name, pipe in pipes if _is_heard(pipe, tower)]
     if not own:
-        raise _refused(tower, "finds no transformer pipe: put one of that name before pel_linker")
+        which = "one" if tower.attrs["upstream"] == "*" else "one of that name"
+        raise _refused(tower, f"finds no transformer pipe: put {which} before pel_linker")
     if len(own) > 1:
         names = ", ".join(name for name, _ in own)
         raise _refused(
             tower, f"finds several transformer pipes: {names}. Name the last one that stands before pel_linker"
         )
-    return own[0]
+    assert nlp is not None
+    name, pipe = own[0]
+    if nearer := _between(name, tower, nlp):
+        raise _refused(
+            tower,
+            f"would read the states of {nearer[-1]!r}, which stands between {name!r} and pel_linker: name that one, or "
+            "put it elsewhere",
+        )
+    return name, pipe
+
+
+def _between(name: str, tower: Model, nlp: Language) -> list[str]:
+    """The pipes behind that of this `name`, and before the component of `tower`, that set states on Docs."""
+    before = [other for other, _ in takewhile(lambda each: not _is_of(tower, each[1]), nlp.components)]
+    behind = before[before.index(name) + 1 :] if name in before else []
+    return [other for other in behind if f"doc._.{STATES}" in nlp.get_pipe_meta(other).assigns]
+
+
+def _is_of(tower: Model, pipe: Any) -> bool:
+    model = getattr(pipe, "model", None)
+    return isinstance(model, Model) and any(node is tower for node in model.walk())
 
 
 def _is_heard(pipe: Any, tower: Model) -> bool:

@@ -92,7 +92,7 @@ class CompiledTransformer:
         except Exception as error:
             kind = type(self._transformer).__name__
             raise PelError(
-                f'[components.pel_linker.model]: precision = "openvino" cannot read a {kind} ({reason(error)}); take '
+                f'precision = "openvino" of [components.NAME.model] cannot read a {kind} ({reason(error)}); take '
                 '"auto".'
             ) from error
         settings = {
@@ -139,7 +139,7 @@ def _imported() -> Any:
         import openvino
     except ImportError as error:
         raise PelError(
-            '[components.pel_linker.model]: precision = "openvino" needs OpenVINO: run `python -m pip install '
+            'precision = "openvino" of [components.NAME.model] needs OpenVINO: run `python -m pip install '
             f'"spacy-pel[openvino]"` ({error}).'
         ) from error
     return openvino

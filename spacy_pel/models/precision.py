@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 import torch
 
-from ..checks import check_choice
+from ..checks import check_choice, refused
 
 BY_OPENVINO = {"openvino": "auto", "openvino-int8": "int8"}
 PRECISIONS = ("auto", "fp32", "bf16", "int8", *BY_OPENVINO)
@@ -18,13 +19,17 @@ for _cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
     os.environ.setdefault(_cache, "64")
 
 
-def check_precision(precision: str) -> None:
-    """Check that a precision exists.
+def check_precision(precision: str, section: str = "[components.pel_linker.model]") -> None:
+    """Check that a precision exists, and what it needs.
 
     Raises:
-        PelError: It does not.
+        PelError: It does not, or OpenVINO is not installed.
     """
-    check_choice("[components.pel_linker.model]", "precision", precision, PRECISIONS)
+    check_choice(section, "precision", precision, PRECISIONS)
+    if precision in BY_OPENVINO and find_spec("openvino") is None:
+        raise refused(
+            section, "precision", precision, 'it needs OpenVINO: run `python -m pip install "spacy-pel[openvino]"`'
+        )
 
 
 def compute_dtype(precision: str, device: torch.device, *, training: bool = False) -> torch.dtype:

@@ -8,9 +8,10 @@ from typing import Any
 
 from thinc.api import Model
 
-from ..tuning.ranking import digest_of
+from ..tuning.ranking import both_scored_in, digest_of
 from ..tuning.tuned import TuningContext
 
+SCORES = "{} behind a linker in {}"
 SHOWN = {"mention_length": "mention_length or window"}  # of documents, a config says `window`
 
 
@@ -61,9 +62,19 @@ def warn_of_other_architecture(linker: Any, saved: Model, path: Path) -> None:
     )
 
 
-def warn_of_other_linker(ranker: Any) -> None:
-    """Warn where the linker before `ranker` was tuned, or indexed, after what was tuned of the ranker."""
-    if ranker.tuned.behind not in (None, digest_of(ranker.linker)):
+def warn_of_other_scores(ranker: Any) -> None:
+    """Warn where the linker before `ranker` was tuned, or indexed, after what was tuned of the ranker. What that says
+    of probabilities is dropped where one of the two computes in another precision."""
+    then, here = ranker.tuned.scored_in, both_scored_in(ranker)
+    if then is not None and then != here:
+        ranker.tuned = ranker.tuned.without_probabilities()
+        warnings.warn(
+            f"Dropped the NIL threshold and the probabilities of {ranker.name}: they were tuned for scores in "
+            f"{SCORES.format(*then)}, and they are now in {SCORES.format(*here)}. Run `python -m spacy pel "
+            "tune-ranker` on the pipeline saved in that precision.",
+            stacklevel=4,
+        )
+    elif ranker.tuned.behind not in (None, digest_of(ranker.linker)):
         warnings.warn(
             f"{ranker.name} was tuned behind another {ranker.linker.name}, or before that was tuned or indexed again: "
             "its order, probabilities and NIL may be wrong. Run `python -m spacy pel tune-ranker` again.",

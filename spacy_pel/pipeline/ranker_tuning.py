@@ -20,7 +20,7 @@ from ..tuning.choice import fit_choice
 from ..tuning.decision import Deciding, fit_logistic
 from ..tuning.enough import few_for_threshold
 from ..tuning.nil import NilThreshold, Outcomes, tune_threshold
-from ..tuning.ranking import RankTuned, decided, digest_of, in_order
+from ..tuning.ranking import RankTuned, both_scored_in, decided, digest_of, in_order
 from ..tuning.resampling import Interval, f1_elsewhere
 from .ranking import scores_of
 
@@ -119,7 +119,7 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
     links = linker.links([one.found for one in found])
     scores = scores_of(ranker, [one.span for one in mentions], links, progress=progress)
     tuned, told = fit_ranker(Ranking(mentions, links, scores), linker.kb, gain)
-    ranker.tuned = replace(tuned, behind=digest_of(linker))
+    ranker.tuned = replace(tuned, behind=digest_of(linker), scored_in=both_scored_in(ranker))
     return told
 
 

@@ -16,7 +16,7 @@ from ..mentions.links import Link
 from ..models.cross_encoder import score_pairs
 from ..search.find import as_read
 from ..tuning.ranking import RankTuned, decided, in_order
-from .notices import warn_of_other_linker
+from .notices import warn_of_other_scores
 
 AT_ONCE = 256  # mentions whose pairs are made at once
 
@@ -34,7 +34,7 @@ class CanRank(Protocol):
 def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> list[Link]:
     """See `PelRanker.rerank`."""
     ranker.require_linker()
-    warn_of_other_linker(ranker)
+    warn_of_other_scores(ranker)
     doubtful = [i for i, link in enumerate(links) if link.candidates and is_doubtful(ranker, link)]
     chosen = [links[i] for i in doubtful]
     scores = scores_of(ranker, [spans[i] for i in doubtful], chosen)

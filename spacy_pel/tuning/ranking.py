@@ -13,6 +13,7 @@ from srsly import json_dumps
 from ..kb.entity import NIL
 from ..mentions.links import Link, top_score
 from .decision import Logistic
+from .tuned import scored_in
 
 RANKED = (
     "log-probability of the first among the candidates",
@@ -40,6 +41,8 @@ class RankTuned:
         nil_threshold: Of that probability.
         rerank_below: The probability of the linker from which on a mention is not ranked anew; None: all are.
         behind: A digest of how the linker was tuned, see `digest_of`; None: not known.
+        scored_in: What the scores of the ranker and those of the linker were computed in, see
+            `spacy_pel.tuning.tuned.scored_in`; None: not known.
     """
 
     weight: float = 0.0
@@ -48,13 +51,26 @@ class RankTuned:
     nil_threshold: float | None = None
     rerank_below: float | None = None
     behind: str | None = None
+    scored_in: tuple[str, str] | None = None
 
-    KEYS: ClassVar[tuple[str, ...]] = ("weight", "right", "in_kb", "nil_threshold", "rerank_below", "behind")
+    KEYS: ClassVar[tuple[str, ...]] = (
+        "weight",
+        "right",
+        "in_kb",
+        "nil_threshold",
+        "rerank_below",
+        "behind",
+        "scored_in",
+    )
 
     @property
     def gives_probabilities(self) -> bool:
         """Whether links have one."""
         return self.right is not None
+
+    def without_probabilities(self) -> RankTuned:
+        """What is left where scores are others."""
+        return RankTuned(weight=self.weight)
 
     def to_dict(self) -> dict[str, Any]:
         """What is written to the file `cfg` of a component."""
@@ -74,7 +90,15 @@ class RankTuned:
                 values[key] = Logistic.from_dict(values[key], RANKED)
         if values.get("in_kb") is None:
             values.pop("nil_threshold", None)
+        if "scored_in" in values:
+            values["scored_in"] = tuple(values["scored_in"])
         return cls(**values)
+
+
+def both_scored_in(ranker: Any) -> tuple[str, str]:
+    """What the scores of `ranker` and those of its linker are computed in."""
+    own, linkers = (scored_in(one.model.attrs["settings"]["precision"]) for one in (ranker, ranker.linker))
+    return own, linkers
 
 
 def digest_of(linker: Any) -> str:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 CHANGED = 0.1  # of the entities a threshold was tuned with: with so many more or fewer it is another KB
 
 
+def scored_in(precision: str) -> str:
+    """What scores of that `precision` are computed in: "float", "int8" or "openvino-int8". Those of one kind agree."""
+    return precision if precision.endswith("int8") else "float"
+
+
 class TuningContext(NamedTuple):
     """What a NIL threshold was tuned with: the KB, and how scores were made.
 
@@ -30,7 +35,7 @@ class TuningContext(NamedTuple):
         entities: How many it had.
         lexical: What names counted, as a dict of weights; None for nothing.
         vectors: Which vectors were searched.
-        precision: How mentions were encoded: "float", "int8" or "openvino-int8".
+        precision: How mentions were encoded, see `scored_in`.
     """
 
     build: str
@@ -46,8 +51,7 @@ class TuningContext(NamedTuple):
     ) -> TuningContext:
         """The context that `kb`, the weights in force and the settings `vectors` and `precision` make."""
         lexical = None if weights is None else weights.as_setting()
-        scores = precision if precision.endswith("int8") else "float"
-        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors, scores)
+        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors, scored_in(precision))
 
     @classmethod
     def of_linker(cls, linker: Any, weights: NameWeights | None) -> TuningContext:
@@ -124,8 +128,8 @@ class Tuned:
         if self.context is None or then == here.precision:
             return None
         return (
-            f"Dropped the NIL threshold and the probabilities of {name}: they were tuned for precision = {then}, and "
-            f"it now computes in {here.precision}. Run `spacy pel tune-nil` on the pipeline saved in that precision."
+            f"Dropped the NIL threshold and the probabilities of {name}: they were tuned for scores in {then}, and it "
+            f"now computes in {here.precision}. Run `spacy pel tune-nil` on the pipeline saved in that precision."
         )
 
     def complaints(self, here: TuningContext, name: str) -> Iterator[str]:

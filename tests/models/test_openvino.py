@@ -13,7 +13,8 @@ import torch
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, row_builder
+from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, make_bi_encoder, row_builder
+from spacy_pel.models.cross_encoder import make_cross_encoder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.openvino import CompiledTransformer
 from spacy_pel.models.precision import compute_dtype
@@ -148,8 +149,13 @@ def test_nothing_of_it_is_saved_or_copied(model, tmp_path):
 
 def test_it_is_not_installed(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(PelError, match=r'"openvino" needs OpenVINO: run .*"spacy-pel\[openvino\]"'):
+    with pytest.raises(PelError, match=r'"openvino" .* needs OpenVINO: run .*"spacy-pel\[openvino\]"'):
         vectors_of(model, "openvino")
+    for make, name in ((make_bi_encoder, "linker"), (make_cross_encoder, "ranker")):
+        with pytest.raises(
+            PelError, match=rf"components.pel_{name}.model\]: precision = 'openvino-int8'; it needs Open"
+        ):
+            make(precision="openvino-int8")
 
 
 def test_a_transformer_that_it_cannot_read(model, monkeypatch):

@@ -479,7 +479,7 @@ def test_a_threshold_that_was_tuned_in_another_precision_is_refused(trained, tmp
         texts = [str(warning.message) for warning in caught if "precision" in str(warning.message)]
         assert len(texts) == (first is not None)
         if first is not None:
-            assert f"they were tuned for precision = {first}, and it now computes in" in texts[0]
+            assert f"they were tuned for scores in {first}, and it now computes in" in texts[0]
         assert (again.get_pipe("pel_linker").threshold is None) == (first is not None)
 
 

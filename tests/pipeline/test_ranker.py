@@ -439,6 +439,23 @@ def test_the_linker_decides_where_it_is_better(nlp, linker, ranker, monkeypatch)
     assert ranker.tuned.gives_probabilities and ranker.threshold == linker.threshold
 
 
+@pytest.mark.parametrize(("pipe", "scores"), [("pel_ranker", "int8 behind a linker in float"), ("pel_linker", "float behind a linker in int8")])
+def test_probabilities_of_another_precision_are_dropped(nlp, linker, ranker, tmp_path, pipe, scores):
+    ranker.tune(make_docs(nlp))
+    assert ranker.tuned.gives_probabilities
+    nlp.to_disk(tmp_path / "tuned")
+    again = spacy.load(tmp_path / "tuned", config={f"components.{pipe}.model.precision": "int8"})
+    with pytest.warns(UserWarning) as caught:
+        linked(again)
+    (told,) = [str(one.message) for one in caught if "pel_ranker" in str(one.message)]
+    assert f"tuned for scores in float behind a linker in float, and they are now in {scores}. Run" in told
+    tuned = again.get_pipe("pel_ranker").tuned
+    assert not tuned.gives_probabilities and tuned.weight == pytest.approx(ranker.tuned.weight)
+    same = spacy.load(tmp_path / "tuned", config={"components.pel_ranker.model.precision": "fp32"})
+    linked(same)
+    assert same.get_pipe("pel_ranker").tuned.gives_probabilities
+
+
 def test_it_warns_where_the_linker_was_tuned_later(nlp, linker, ranker, tmp_path):
     ranker.tune(make_docs(nlp))
     nlp.to_disk(tmp_path / "tuned")

@@ -446,6 +446,13 @@ def test_two_transformers(encoder, tmp_path):
     ):
         linker.initialize(lambda: examples, nlp=nlp, **loaders)
     nlp.remove_pipe("pel_linker")
+    first = nlp.add_pipe("pel_linker", config={"model": LISTENER | {"upstream": "transformer"}})
+    with pytest.raises(PelError, match="would read the states of 'curated', which stands between 'transformer' and"):
+        first.initialize(lambda: examples, nlp=nlp, **loaders)
+    nlp.remove_pipe("pel_linker")
+    before = nlp.add_pipe("pel_linker", config={"model": LISTENER | {"upstream": "transformer"}}, before="curated")
+    before.initialize(lambda: examples, nlp=nlp, **loaders)
+    nlp.remove_pipe("pel_linker")
     nlp.add_pipe("pel_linker", config=make_config() | {"model": LISTENER | {"upstream": "curated"}})
     nlp.get_pipe("pel_linker").initialize(lambda: examples, nlp=nlp, **loaders)
     losses = train(nlp, examples, optimizer, 30)
