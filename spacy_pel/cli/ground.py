@@ -52,7 +52,8 @@ def ground(
 ) -> None:
     """Link a list of terms, without any text around them. OUT has the rows of TERMS, in their order and with all their
     columns, and kb_id ("NIL" where the KB has no entity), kb_name, kb_score (of the best candidate), kb_prob where
-    tune-nil has been, and with --codes kb_ICD10CM and so on, with "|" between several codes.
+    tune-nil has been, kb_named (how many entities have the term as a name), and with --codes kb_ICD10CM and so on, with
+    "|" between several codes.
 
     A --top-k of 3 adds kb_id_1, kb_name_1, kb_score_1 to kb_score_3: the best candidates, also of a term that is NIL.
 
@@ -93,7 +94,7 @@ def ground(
     bar = tqdm(distinct, desc="Linking", unit=" terms", smoothing=0, disable=None)
     links = dict(link_terms(nlp, name, linker, bar, batch_size=batch_size))
     seconds = perf_counter() - start
-    added = {term: cells.of(link) for term, link in links.items()} | {"": [""] * len(cells.columns)}
+    added = {term: cells.of(term, link) for term, link in links.items()} | {"": [""] * len(cells.columns)}
     rows = [[*row, *added[term]] for row, term in zip(terms.rows, terms.terms, strict=True)]
     data = table_bytes([*terms.columns, *cells.columns], rows, out_format)
     if out == STANDARD:
@@ -116,13 +117,14 @@ class _Cells:
     ) -> None:
         self._kb, self._codes_of, self._with_prob = kb, codes_of, with_prob
         self._n = top_k if top_k > 1 else 0
-        self.columns = ["kb_id", "kb_name", "kb_score", *(["kb_prob"] if with_prob else [])]
+        self.columns = ["kb_id", "kb_name", "kb_score", *(["kb_prob"] if with_prob else []), "kb_named"]
         self.columns += [f"kb_{vocabulary}" for vocabulary in vocabularies]
         self.columns += [f"kb_{what}_{i}" for i in range(1, self._n + 1) for what in ("id", "name", "score")]
 
-    def of(self, link: Link) -> list[str]:
+    def of(self, term: str, link: Link) -> list[str]:
         score = _number(link.candidates[0][1] if link.candidates else None)
         cells = [link.kb_id, self._name(link.kb_id), score, *([_number(link.probability)] if self._with_prob else [])]
+        cells.append(str(len(self._kb.named(term))))
         if self._codes_of:
             cells += map("|".join, self._codes_of(link.kb_id).values())
         for id, candidate_score in link.candidates[: self._n]:

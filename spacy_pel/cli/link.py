@@ -71,8 +71,8 @@ def link(
     Where a line of INPUT has "ents" already, objects with start, end and label, they are what is linked and nothing
     else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is linked.
 
-    In a .spacy file are the Docs with their user data. It is held in memory until the end; JSONL is not. As INPUT, its
-    Docs keep the entities they have.
+    In a .spacy file are the Docs with their user data, and nothing else that lines of INPUT have. It is held in memory
+    until the end; JSONL is not. As INPUT, its Docs keep the entities they have.
 
     Where INPUT is a folder, its shards (.jsonl, .jsonl.gz and .parquet) are linked by --n-process workers, each to a
     file of the same name below the folder OUT. It appears whole, and is passed over when the command is run again.

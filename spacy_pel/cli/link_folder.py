@@ -122,6 +122,7 @@ class FolderReport:
         self.linked: dict[Shard, ShardReport] = {}
         self.failed: dict[Shard, str] = {}
         self.is_stopped = False
+        self._lacks: set[str] = set()
         self._shards, self._done, self._shown, self._mentions = shards, done, 0, 0
         self._start = perf_counter()
         self._bar = tqdm(desc="Linking", total=shards, initial=done, unit="shard", smoothing=0, disable=None)
@@ -147,6 +148,9 @@ class FolderReport:
         if self._shown <= BROKEN_SHOWN < self._shown + report.broken:
             say(f"⚠ Further records that are left out are only counted; see {shard.report.parent}.")
         self._shown += report.broken
+        for key in sorted({*report.lacks} - self._lacks):
+            say(f'⚠ {shard.source}: no record has "{key}", which --keep names.')
+        self._lacks.update(report.lacks)
 
     def add_death(self, shard: Shard, how: str) -> None:
         """Say that a worker has died."""

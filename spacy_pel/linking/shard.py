@@ -54,6 +54,7 @@ class ShardReport:
         why: (row, what is wrong) of the first of these. Rows are lines of JSONL, and count from 1.
         error: Why nothing was written.
         out_size: Of what was written, in bytes; None: an earlier version has not said.
+        lacks: What was to be kept and no linked record had.
     """
 
     size: int = 0
@@ -64,6 +65,7 @@ class ShardReport:
     why: list[tuple[int, str]] = field(default_factory=list)
     error: str | None = None
     out_size: int | None = None
+    lacks: list[str] = field(default_factory=list)
 
     def add(self, row: int, linked: Linked) -> bool:
         """Count a record. Returns whether it was linked."""
@@ -143,6 +145,7 @@ class LinkShard:
 
 
 def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardReport) -> None:
+    had: set[str] = set()
     packed = gzip.GzipFile("", "wb", 6, file, mtime=0) if source.suffix == ".gz" else nullcontext(file)
     with packed as out:
         for lines in minibatch(numbered_lines(source), ROWS):
@@ -156,7 +159,9 @@ def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRepo
             linked = link.load().link(given, link.batch_size, some_are_linked=report.texts > 0)
             for (number, record), one in zip(records, linked, strict=True):
                 if report.add(number, one):
+                    had |= record.keys()
                     out.write(json_line(_kept(link, record) | {link.links: one.ents}))
+    report.lacks = sorted(set(link.keep or ()) - had) if report.texts else []
 
 
 def _to_link(link: LinkBatch, record: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ def width_of_states(tower: Model, nlp: Language | None) -> int:
     that the pipe reads here.
 
     Raises:
-        PelError: There is no such pipe, it is not initialised, there are several, or the states of another one behind it
-            take the place of its.
+        PelError: There is no such pipe, it is not initialised, there are several, or another one that is nearer
+            replaces its states.
     """
     name, pipe = _pipe_of(tower, nlp)
     try:

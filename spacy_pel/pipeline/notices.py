@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +88,20 @@ def warn_of_other_scores(ranker: Any) -> None:
 def warn_of_dropped_threshold(name: str) -> None:
     """Warn that the NIL threshold of the component `name` was dropped."""
     warnings.warn(f"{name}: dropped the NIL threshold of another index; tune it again.", stacklevel=3)
+
+
+def warn_of_unsaved(name: str, settings: Any, section: Mapping[str, Any]) -> None:
+    """Warn of `settings` of the component `name` that are others than in its `section` of the `config.cfg` that spaCy
+    has written. What is not in there is not known."""
+    there = {key: value for key, value in asdict(settings).items() if key in section}
+    others = [key for key, value in json.loads(json.dumps(there)).items() if value != section[key]]
+    if others:
+        keys = " and ".join(others)
+        warnings.warn(
+            f"{name}: {keys} set on the component, not saved: spaCy saves what it was made with. Change that too, "
+            f'nlp.get_pipe_config("{name}")["{others[0]}"] = …, or set it again after loading.',
+            stacklevel=3,
+        )
 
 
 def warn_if_not_in_force(name: str, key: str, setting: Any) -> None:

@@ -162,15 +162,20 @@ def _in(part: str, excluded: set[str]) -> bool:
 # --- what spaCy writes beside us ---
 
 
-def _model_of_config(path: Path) -> dict[str, Any] | None:
-    """The settings of the model that the `config.cfg` beside the folder `path` gives; None if there are none. spaCy
-    writes it before the components, and not at once with them."""
+def section_of_config(path: Path) -> dict[str, Any]:
+    """What the `config.cfg` beside the folder `path` says of that component; empty if there is none. spaCy writes it
+    before the components, and not at once with them."""
     file = path.absolute().parent / "config.cfg"
     try:
-        section = Config().from_disk(file, interpolate=False)["components"][path.name]["model"]
+        return dict(Config().from_disk(file, interpolate=False)["components"][path.name])
     except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return {key: value for key, value in section.items() if key != "precision"}
+        return {}
+
+
+def _model_of_config(path: Path) -> dict[str, Any] | None:
+    """The settings of the model that the `config.cfg` beside the folder `path` gives; None if there are none."""
+    section = section_of_config(path).get("model")
+    return {key: value for key, value in section.items() if key != "precision"} if section else None
 
 
 def _check_config(saved: Saved) -> None:

@@ -14,6 +14,7 @@ from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.kb.entity import Entity
 from spacy_pel.linking import terms
 
 CODES = {"D009203": ("ICD10CM:I21", "ICD10CM:I21.9", "MSH:D009203"), "D001241": ("RXNORM:1191",)}
@@ -68,7 +69,17 @@ def test_a_row_a_term_with_all_its_columns(linker, tmp_path, monkeypatch):
         "Myocardial Infarction",
         "Seizures",
     ]
-    assert list(rows[0]) == ["n", "dx", "kb_id", "kb_name", "kb_score"] and set(list(rows[1].values())[1:]) == {""}
+    assert list(rows[0]) == ["n", "dx", "kb_id", "kb_name", "kb_score", "kb_named"] and set(
+        list(rows[1].values())[1:]
+    ) == {""}
+
+
+def test_it_says_how_many_entities_have_the_term_as_a_name(linker, tmp_path):
+    shutil.copytree(linker, tmp_path / "linker")
+    nlp = spacy.load(tmp_path / "linker")
+    nlp.get_pipe("pel_linker").add_entities([Entity("X1", "Gout", aliases=("Heart-attack",))])
+    found = table(ground(tmp_path / "linker", "-", input="Heart Attack\naspirin\nno name\n").stdout)
+    assert [row["kb_named"] for row in found] == ["2", "1", "0"]
 
 
 def test_it_is_what_the_linker_says_of_the_mention_alone(linker):

@@ -316,6 +316,19 @@ def test_a_folder_that_another_process_writes_to_is_left_alone(made, corpus, tmp
     assert not list(out.iterdir())
 
 
+def test_what_is_kept_of_no_record_is_named_once(made, corpus, tmp_path):
+    write(corpus / "a.jsonl", [{"pmid": 1, "text": TEXTS[0]}, {"text": TEXTS[0]}])
+    result = link(made, corpus, tmp_path / "out", "--keep", "pmdi", "--keep", "pmid", "--keep", "id")
+    assert result.exit_code == 0
+    told = [line for line in result.stderr.splitlines() if "which --keep names" in line]
+    assert sorted(line.split("record has ")[1] for line in told) == [
+        f'"{key}", which --keep names.' for key in ("id", "pmdi", "pmid")
+    ]
+    assert [line for line in told if '"id"' in line] == [
+        f'⚠ {corpus / "a.jsonl"}: no record has "id", which --keep names.'
+    ]
+
+
 def test_parquet_keeps_its_columns_and_leaves_out_what_is_broken(made, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 TEXTS = [text for text, _ in SENTENCES]
 # What stands before an example: Ray would count the cores of this machine, and others start processes of Python's.
-BEFORE = {"Ray Data": "import ray\nray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)\n"}
+BEFORE = {"Ray Data": "import ray\nray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)\n"}
 MAIN = "if __name__ == '__main__':\n"
 
 

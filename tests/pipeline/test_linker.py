@@ -483,6 +483,26 @@ def test_a_threshold_that_was_tuned_in_another_precision_is_refused(trained, tmp
         assert (again.get_pipe("pel_linker").threshold is None) == (first is not None)
 
 
+def test_it_warns_of_settings_that_are_not_saved(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    nlp = spacy.load(tmp_path / "pipeline")
+    linker = nlp.get_pipe("pel_linker")
+    linker.labels_discard, linker.max_candidates = ["X"], 7
+    with pytest.warns(
+        UserWarning, match="pel_linker: max_candidates and labels_discard set on the component, not saved"
+    ):
+        nlp.to_disk(tmp_path / "set")
+    again = spacy.load(tmp_path / "set").get_pipe("pel_linker")
+    assert (again.max_candidates, again.labels_discard) != (7, ["X"])
+    nlp.get_pipe_config("pel_linker").update(max_candidates=7, labels_discard=["X"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.to_disk(tmp_path / "said")
+        linker.to_disk(tmp_path / "alone")
+    again = spacy.load(tmp_path / "said").get_pipe("pel_linker")
+    assert (again.max_candidates, again.labels_discard) == (7, ["X"])
+
+
 def test_a_config_cannot_change_what_was_trained(trained, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
     with pytest.warns(UserWarning, match=r"asks for another encoder .*: mentions = 'document' \(not 'windows'\)"):

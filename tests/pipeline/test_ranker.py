@@ -439,7 +439,10 @@ def test_the_linker_decides_where_it_is_better(nlp, linker, ranker, monkeypatch)
     assert ranker.tuned.gives_probabilities and ranker.threshold == linker.threshold
 
 
-@pytest.mark.parametrize(("pipe", "scores"), [("pel_ranker", "int8 behind a linker in float"), ("pel_linker", "float behind a linker in int8")])
+@pytest.mark.parametrize(
+    ("pipe", "scores"),
+    [("pel_ranker", "int8 behind a linker in float"), ("pel_linker", "float behind a linker in int8")],
+)
 def test_probabilities_of_another_precision_are_dropped(nlp, linker, ranker, tmp_path, pipe, scores):
     ranker.tune(make_docs(nlp))
     assert ranker.tuned.gives_probabilities
