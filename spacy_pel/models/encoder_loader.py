@@ -1,5 +1,8 @@
 """`spacy_pel.HFEncoder.v1`: the `encoder_loader` of `[initialize.components.pel_linker]`."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +14,7 @@ from .no_code import NO_CODE, reason, without_kernel
 
 SECTION = "[initialize.components.pel_linker.encoder_loader]"
 LARGEST_DROPOUT = 0.99
+MISSING_SHOWN = 3
 MODEL, TOKENIZER, TOWERS = "model", "tokenizer", ("mention", "entity")  # folders of a linker, see `models.storage`
 # What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -103,19 +107,39 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
                 if hasattr(config, key):
                     setattr(config, key, self.dropout)
             attention = attention_for(get_torch_default_device())
-            transformer = AutoModel.from_pretrained(
-                name, config=config, torch_dtype=torch.float32, **source, **attention
-            )
+            with _quiet():
+                transformer, info = AutoModel.from_pretrained(
+                    name, config=config, torch_dtype=torch.float32, output_loading_info=True, **source, **attention
+                )
         except (OSError, ValueError) as error:
             raise PelError(
                 f"[initialize.components.pel_linker.encoder_loader]: no encoder can be loaded from {name!r}; give "
                 "a folder with config.json, model.safetensors and tokenizer.json, or a name on the hub "
                 f"({reason(error)})."
             ) from error
+        if missing := [key for key in info["missing_keys"] if not key.startswith("pooler.")]:
+            warnings.warn(
+                f"{SECTION}: {name!r} lacks {len(missing)} of the encoder's weights, which begin at random: "
+                f"{', '.join(missing[:MISSING_SHOWN])}{', …' if len(missing) > MISSING_SHOWN else ''}.",
+                stacklevel=3,
+            )
         add_markers(tokenizer)
         transformer.pooler = None
         transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         return PretrainedEncoder(transformer, tokenizer)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let transformers say nothing of weights that are missing, or too many: those of a pooler always are."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def attention_for(device: Any) -> dict[str, str]:

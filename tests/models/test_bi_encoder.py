@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import spacy
@@ -166,6 +168,22 @@ def test_two_encoders_that_do_not_fit_each_other(encoder, tmp_path):
     tokenizer.save_pretrained(other)
     with pytest.raises(PelError, match=r"entity_name = .* it has another vocabulary"):
         HFEncoder(str(encoder), entity_name=str(other))()
+
+
+def test_weights_that_an_encoder_lacks_are_named_and_those_of_a_pooler_are_not(tmp_path, capfd):
+    folder = write_encoder(tmp_path / "encoder")
+    weights = load_file(folder / "model.safetensors")
+    (key,) = [key for key in weights if key.endswith("0.output.dense.bias")]
+    left = {name: weight for name, weight in weights.items() if "pooler" not in name}
+    save_file(left, folder / "model.safetensors", metadata={"format": "pt"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        HFEncoder(str(folder))()
+    del left[key]
+    save_file(left, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.warns(UserWarning, match=rf"lacks 1 of the encoder's weights, which begin at random: {key}"):
+        HFEncoder(str(folder))()
+    assert "newly initialized" not in capfd.readouterr().err
 
 
 def test_training_updates_both_towers(encoder, tmp_path):
