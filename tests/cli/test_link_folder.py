@@ -270,6 +270,33 @@ def test_a_folder_is_never_of_two_linkers(made, corpus, tmp_path):
     assert result.exit_code == 0 and len(ids(out)) == 60, result.output
 
 
+def test_a_folder_without_anything_linked_is_begun_anew(made, corpus, tmp_path):
+    """As after a command with a mistake in it, at which every shard has failed."""
+    out = tmp_path / "out"
+    assert link(made, corpus, out, "--text", "txet").exit_code == 1
+    failed = srsly.read_json(out / "_manifest.json")
+    assert failed["failed"].keys() >= {"0.jsonl", "below/3.jsonl"} and not times(out)
+    srsly.write_json(out / "_manifest.json", failed | {"linker": {"kb": "another"}})
+    result = link(made, corpus, out)
+    assert result.exit_code == 0 and len(ids(out)) == 60, result.output
+    assert srsly.read_json(out / "_manifest.json")["asked"]["text"] == "text"
+
+
+def test_a_manifest_that_is_none_is_one_line(made, corpus, tmp_path):
+    out = tmp_path / "out"
+    assert link(made, corpus, out).exit_code == 0
+    good = srsly.read_json(out / "_manifest.json")
+    for change, error in [
+        ({"linker": None}, '"linker" is null, and no JSON object; name another folder'),
+        ({"linker": [1]}, '"linker" is [1], and no JSON object'),
+        ({"asked": 3}, '"asked" is 3, and no JSON object'),
+    ]:
+        srsly.write_json(out / "_manifest.json", good | change)
+        result = link(made, corpus, out)
+        assert result.exit_code == 1 and f"_manifest.json: {error}" in result.stderr, result.output
+        assert len(result.stderr.strip().splitlines()) == 1
+
+
 def test_a_kb_that_changes_meanwhile_stops_the_run(made, corpus, tmp_path):
     out, flag = tmp_path / "out", tmp_path / "flag"
     spacy.load(made / "linker").to_disk(tmp_path / "linker")
