@@ -149,11 +149,11 @@ def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRepo
             records = []
             for number, line in lines:
                 try:
-                    records.append((number, parse_json(line)))
+                    records.append((number, parse_json(line, link.text)))
                 except PelError as error:
                     report.add_broken(number, str(error))
             given = [_to_link(link, record) for _, record in records]
-            linked = link.load().link(given, link.batch_size, some_are_linked=report.texts > 0)
+            linked = link.load().link(given, link.batch_size, some_are_linked=report.texts > 0, text=link.text)
             for (number, record), one in zip(records, linked, strict=True):
                 if report.add(number, one):
                     out.write(json_line(_kept(link, record) | {link.links: one.ents}))
