@@ -110,9 +110,7 @@ class RecordLinker:
             raise PelError(f"the pipeline fails on every text, first with {failures[0]!r}") from failures[0]
         return linked
 
-    def _parted(
-        self, records: Sequence[Record], batch_size: int, failures: list[Exception], text: str
-    ) -> list[Linked]:
+    def _parted(self, records: Sequence[Record], batch_size: int, failures: list[Exception], text: str) -> list[Linked]:
         """Link records together; where that fails, each half by itself, down to the text that is at fault."""
         try:
             return self._piped(records, batch_size, text)

@@ -139,7 +139,7 @@ def test_broken_records_are_left_out_and_named(made, corpus, tmp_path):
     assert f"{corpus / '1.jsonl'}:2: the line is not valid JSON" in result.stderr
     assert f'{corpus / "1.jsonl"}:4: "text" is missing' in result.stderr
     assert f"{corpus / '2.jsonl'}: all its 3 records are broken" in result.stderr
-    assert f"{corpus / '4.jsonl.gz'}: {corpus / '4.jsonl.gz'}: is not a whole gzip file" in result.stderr
+    assert f"✘ {corpus / '4.jsonl.gz'}: is not a whole gzip file" in result.stderr
     assert sorted(read(out)) == ["0.jsonl", "1.jsonl", "5.jsonl", "below/3.jsonl"]
     assert [record["id"] for record in read(out)["1.jsonl"]] == ["0", "2", "4"]
     manifest = srsly.read_json(out / "_manifest.json")
@@ -354,10 +354,18 @@ def test_parquet_keeps_its_columns_and_leaves_out_what_is_broken(made, tmp_path)
     parquet.write_table(table[:0], source / "empty.parquet")
     parquet.write_table(table.drop_columns(["abstract"]), source / "none.parquet")
     (source / "half.parquet").write_bytes((source / "a.parquet").read_bytes()[:2000])
+    (source / "nothing.parquet").write_bytes(b"")
+    whole = (source / "a.parquet").read_bytes()
+    (source / "rotten.parquet").write_bytes(whole[:4] + b"\xff" * 4000 + whole[4004:])
+    parquet.write_table(table.append_column("pmid", table["pmid"]), source / "twice.parquet")
     result = link(made, source, out, "--text", "abstract", "--keep", "pmid", "--keep", "error")
     assert result.exit_code == 1, result.output
     assert f'{source / "a.parquet"}:2: "text" is missing' in result.stderr
-    assert "none.parquet: the batch has no column 'abstract'" in result.stderr and "half.parquet: " in result.stderr
+    assert "none.parquet: the batch has no column 'abstract'" in result.stderr
+    for name in ("half", "nothing", "rotten"):
+        assert f"✘ {source / name}.parquet: is no Parquet that can be read (" in result.stderr
+    assert result.stderr.count("); write it again\n") == 6  # each when it fails, and at the end
+    assert "twice.parquet: the batch has 2 columns 'pmid'; rename one" in result.stderr
     linked = parquet.read_table(out)
     assert linked.column_names == ["pmid", "error", "ents"] and len(linked) == 1400
     assert linked["pmid"].to_pylist() == [i for i in range(2100) if i % 3 != 1]
