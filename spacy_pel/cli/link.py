@@ -17,6 +17,7 @@ from .app import command
 from .codes import CODES, vocabularies_given
 from .engines import EngineName
 from .interrupts import interrupts_held
+from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _check_source(source: Path) -> None:
 
 
 def _check_out(out: Path, source: Path, force: bool) -> None:
-    """Check that `out` can and should be written.
+    """Check that `out` can and should be written, and in the format that its name says.
 
     Raises:
         PelError: If not.
@@ -180,17 +181,9 @@ def _check_out(out: Path, source: Path, force: bool) -> None:
         return
     if out.suffix == ".gz":
         raise PelError(f"{out}: nothing is packed here; leave the .gz out, or write to - and pipe it into gzip.")
-    if out.is_dir():
-        raise PelError(f"{out} is a folder; name a file.")
-    if out.suffix not in WRITTEN:
+    if out.suffix not in WRITTEN and not out.is_dir():
         raise PelError(f"{out}: no {out.suffix} file is written here, but lines of JSON (.jsonl), or Docs (.spacy).")
-    if out.exists() and source.exists() and out.samefile(source):
-        raise PelError(f"{out} is INPUT too; name another file.")
-    if out.exists() and not force:
-        raise PelError(f"{out} is there already; name another file or add --force to replace it.")
-    nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not os.access(nearest, os.W_OK) or (nearest != out and not nearest.is_dir()):
-        raise PelError(f"{out} cannot be written: {nearest} cannot; name another file.")
+    check_out(out, source, "INPUT", force)
 
 
 @contextmanager
