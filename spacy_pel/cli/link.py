@@ -16,7 +16,7 @@ from ..errors import PelError
 from .app import command
 from .codes import CODES, vocabularies_given
 from .engines import EngineName
-from .interrupts import interrupts_held
+from .interrupts import interrupts_held, status_after, terminable
 from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STANDARD = Path("-")  # standard input or output
 WRITTEN = (".spacy", ".jsonl", ".ndjson", "")  # suffixes of OUT
-INTERRUPTED, NOT_READ = 130, 141  # the shell's status after Ctrl-C, and of a program whose reader has gone
+NOT_READ = 141  # the shell's status of a program whose reader has gone
 
 
 class Format(str, Enum):
@@ -70,7 +70,8 @@ def link(
     best first. With --codes there is {vocabulary: [code, …]} too.
 
     Where a line of INPUT has "ents" already, objects with start, end and label, they are what is linked and nothing
-    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is linked.
+    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C and SIGTERM keep what is
+    linked.
 
     In a .spacy file are the Docs with their user data. It is held in memory until the end; JSONL is not. As INPUT, its
     Docs keep the entities they have.
@@ -127,7 +128,12 @@ def link(
         path = None if out == STANDARD else out
         codes_of = codes_finder(linker.require_kb(), vocabularies)
         writer = LinkedLines(path, linker.spans_key, with_prob=with_prob, codes_of=codes_of)
-    with _opened(source) as (file, size), closing(LinkReport(source, size, linker.spans_key)) as report, writer:
+    with (
+        terminable(),
+        _opened(source) as (file, size),
+        closing(LinkReport(source, size, linker.spans_key)) as report,
+        writer,
+    ):
         if format_name == Format.spacy.value:
             texts = read_stored(source, nlp, linker.spans_key)
         else:
@@ -138,8 +144,8 @@ def link(
                 with interrupts_held():
                     writer.write(doc, line.record)
                     report.add(doc, line)
-        except KeyboardInterrupt:
-            status = INTERRUPTED
+        except KeyboardInterrupt as interrupt:
+            status = status_after(interrupt)
         except BrokenPipeError:
             status = NOT_READ
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
