@@ -13,10 +13,13 @@ import typer
 from ..errors import PelError
 from .app import command
 from .codes import CODES, vocabularies_given
+from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import echo
 
 if TYPE_CHECKING:
+    from spacy.language import Language
+
     from ..kb.knowledge_base import KnowledgeBase
     from ..linking.output import CodesOf
     from ..linking.term_list import TermList
@@ -74,9 +77,21 @@ def ground(
     from ..evaluation.evaluate import with_ranker
     from ..files.atomic import write_atomically
     from ..kb.codes import codes_finder
-    from ..linking.term_list import DELIMITERS, table_bytes
+    from ..linking.term_list import DELIMITERS, other_delimiter, table_bytes
     from ..linking.terms import link_terms
 
+    if top_k > linker.top_k:
+        raise PelError(
+            f"--top-k {top_k} is more than the {linker.top_k} candidates that the linker searches (its top_k); lower "
+            f"it, or raise top_k of [components.{name}] in the config.cfg of {pipeline}."
+        )
+    _check_lengths(nlp, terms, source)
+    if mark := other_delimiter(terms.columns, format_name):
+        echo(
+            f'⚠ {source}: its header, "{terms.columns[0]}", is read as one column, but {mark!r} seems to part the '
+            f"cells: if so, save it with {DELIMITERS[format_name]!r} between them.",
+            err=True,
+        )
     kb = linker.require_kb()
     if len(terms.columns) == 1 and format_name in DELIMITERS and kb.named(terms.columns[0]):
         echo(
@@ -152,6 +167,17 @@ def _read(source: Path, format_name: str, column: str | None) -> TermList:
         return read_terms(file, source, format_name, column)
 
 
+def _check_lengths(nlp: Language, terms: TermList, source: Path) -> None:
+    from ..mentions.tokens import check_length
+
+    for line, term in zip(terms.lines, terms.terms, strict=True):
+        try:
+            check_length(nlp, term)
+        except PelError as error:
+            where = "standard input" if source == STANDARD else source
+            raise PelError(f"{where}:{line}: {error}.") from error
+
+
 def _format_of(source: Path) -> str:
     from ..files.lines import unpacked_suffix
 
@@ -173,10 +199,7 @@ def _checked_out(out: Path, source: Path, force: bool) -> str:
         return Format.csv.value
     if out.suffix not in (".csv", ".tsv"):
         raise PelError(f"{out}: a .csv or .tsv is written; name it so.")
-    if out.exists() and source.exists() and out.samefile(source):
-        raise PelError(f"{out} is TERMS too; name another file.")
-    if out.exists() and not force:
-        raise PelError(f"{out} is there already; name another file or add --force to replace it.")
+    check_out(out, source, "TERMS", force)
     return out.suffix.removeprefix(".")
 
 

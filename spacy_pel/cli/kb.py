@@ -12,7 +12,7 @@ import typer
 from ..errors import PelError
 from ..kb.names.name_rules import LABEL, MIN_LENGTH
 from .app import command, pel_app
-from .pipeline import CODE, GPU_ID, load_linker
+from .pipeline import CODE, GPU_ID, folder_of, load_linker
 from .printing import echo, msg
 from .vocabulary import built_kb, is_pipeline, print_skipped
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 kb_app = typer.Typer(help="Look into a KB, check it, and change it without training anything.", no_args_is_help=True)
 pel_app.add_typer(kb_app, name="kb")
 
-KB_PATH = Annotated[Path, typer.Argument(help="A KB folder, or a pipeline with its KB")]
+KB_PATH = Annotated[
+    str, typer.Argument(help="A KB folder, or a pipeline with its KB: a folder or an installed package", metavar="PATH")
+]
 PIPELINE = Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place")]
 FORMAT = Annotated[str | None, typer.Option("--format", help="jsonl, csv or scispacy [default: by the suffix]")]
 MOST_TYPES = 20
@@ -80,11 +82,12 @@ def search(
     """
     if not text.strip():
         raise PelError("TEXT is empty; give a name.")
+    folder = folder_of(path)
     kb = _open(path)
-    if context and not is_pipeline(path):
+    if context and not is_pipeline(folder):
         raise PelError(f"--context: {path} is a KB, which has no encoder to read it; name a pipeline.")
     rows = [_row(entity, "by name") for entity in kb.named(text)]
-    found = _explain(str(path), text, context or text, top_k, code) if is_pipeline(path) else None
+    found = _explain(path, text, context or text, top_k, code) if is_pipeline(folder) else None
     if found:
         rows += [_row(kb[candidate.id], f"{candidate.score:.3f}") for candidate in found.candidates]
     if not rows:
@@ -121,6 +124,7 @@ def compact(path: KB_PATH) -> None:
     Example: python -m spacy pel kb compact linker
     """
     kb = _open(path)
+    _warn_of_package(path)
     added, removed = kb.n_added, kb.n_removed
     kb.compact()
     msg.good(f"{kb.path}: took in {added:,} added entities, closed {removed:,} gaps")
@@ -238,26 +242,37 @@ def _names(index: dict[str, Any] | None) -> str:
     return "not searched by 3-grams, since an older spacy-pel indexed them: run `spacy pel kb compact`"
 
 
-def _open(path: Path) -> KnowledgeBase:
-    """The KB at `path`, or that of the pipeline at `path`."""
+def _open(path: str) -> KnowledgeBase:
+    """The KB at `path`, or that of the pipeline at `path` or of that name."""
     from ..kb.knowledge_base import KnowledgeBase
 
-    kb = built_kb(path)
-    return KnowledgeBase(path) if kb is None else kb  # which says what is wrong with it
+    folder = folder_of(path)
+    if not folder.exists():
+        raise PelError(
+            f"{path}: there is nothing of that name; name a KB folder, the folder of a pipeline with its KB, or an "
+            "installed package."
+        )
+    kb = built_kb(folder)
+    return KnowledgeBase(folder) if kb is None else kb  # which says what is wrong with it
 
 
 def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:
     """The linker whose KB is to be changed, and that KB."""
-    from spacy.util import is_package
-
     _, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
+    _warn_of_package(pipeline)
+    return linker, linker.kb
+
+
+def _warn_of_package(pipeline: str) -> None:
+    """Say what becomes of a change, where `pipeline` is an installed package."""
+    from spacy.util import is_package
+
     if is_package(pipeline):
         msg.warn(
             f"{pipeline} is an installed package: all who use this environment get the change, and the next `pip "
             "install` of it undoes it. To keep it, save the pipeline to a folder (nlp.to_disk) and change that."
         )
-    return linker, linker.kb
 
 
 def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:

@@ -16,7 +16,8 @@ from ..errors import PelError
 from .app import command
 from .codes import CODES, vocabularies_given
 from .engines import EngineName
-from .interrupts import interrupts_held
+from .interrupts import interrupts_held, status_after, terminable
+from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 STANDARD = Path("-")  # standard input or output
 WRITTEN = (".spacy", ".jsonl", ".ndjson", "")  # suffixes of OUT
-INTERRUPTED, NOT_READ = 130, 141  # the shell's status after Ctrl-C, and of a program whose reader has gone
+NOT_READ = 141  # the shell's status of a program whose reader has gone
 
 
 class Format(str, Enum):
@@ -69,7 +70,8 @@ def link(
     best first. With --codes there is {vocabulary: [code, …]} too.
 
     Where a line of INPUT has "ents" already, objects with start, end and label, they are what is linked and nothing
-    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is linked.
+    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C and SIGTERM keep what is
+    linked.
 
     In a .spacy file are the Docs with their user data, and nothing else that lines of INPUT have. It is held in memory
     until the end; JSONL is not. As INPUT, its Docs keep the entities they have.
@@ -126,7 +128,12 @@ def link(
         path = None if out == STANDARD else out
         codes_of = codes_finder(linker.require_kb(), vocabularies)
         writer = LinkedLines(path, linker.spans_key, with_prob=with_prob, codes_of=codes_of)
-    with _opened(source) as (file, size), closing(LinkReport(source, size, linker.spans_key)) as report, writer:
+    with (
+        terminable(),
+        _opened(source) as (file, size),
+        closing(LinkReport(source, size, linker.spans_key)) as report,
+        writer,
+    ):
         if format_name == Format.spacy.value:
             texts = read_stored(source, nlp, linker.spans_key)
         else:
@@ -137,8 +144,8 @@ def link(
                 with interrupts_held():
                     writer.write(doc, line.record)
                     report.add(doc, line)
-        except KeyboardInterrupt:
-            status = INTERRUPTED
+        except KeyboardInterrupt as interrupt:
+            status = status_after(interrupt)
         except BrokenPipeError:
             status = NOT_READ
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
@@ -171,7 +178,7 @@ def _check_source(source: Path) -> None:
 
 
 def _check_out(out: Path, source: Path, force: bool) -> None:
-    """Check that `out` can and should be written.
+    """Check that `out` can and should be written, and in the format that its name says.
 
     Raises:
         PelError: If not.
@@ -180,17 +187,9 @@ def _check_out(out: Path, source: Path, force: bool) -> None:
         return
     if out.suffix == ".gz":
         raise PelError(f"{out}: nothing is packed here; leave the .gz out, or write to - and pipe it into gzip.")
-    if out.is_dir():
-        raise PelError(f"{out} is a folder; name a file.")
-    if out.suffix not in WRITTEN:
+    if out.suffix not in WRITTEN and not out.is_dir():
         raise PelError(f"{out}: no {out.suffix} file is written here, but lines of JSON (.jsonl), or Docs (.spacy).")
-    if out.exists() and source.exists() and out.samefile(source):
-        raise PelError(f"{out} is INPUT too; name another file.")
-    if out.exists() and not force:
-        raise PelError(f"{out} is there already; name another file or add --force to replace it.")
-    nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not os.access(nearest, os.W_OK) or (nearest != out and not nearest.is_dir()):
-        raise PelError(f"{out} cannot be written: {nearest} cannot; name another file.")
+    check_out(out, source, "INPUT", force)
 
 
 @contextmanager

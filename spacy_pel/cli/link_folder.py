@@ -14,13 +14,13 @@ from tqdm import tqdm
 from ..errors import PelError
 from .codes import vocabularies_given
 from .engines import engine_named
+from .interrupts import status_after, terminable
 from .link_report import BROKEN_SHOWN, say
 from .pipeline import load_linker
 
 if TYPE_CHECKING:
     from ..linking.shard import Shard, ShardReport
 
-INTERRUPTED = 130
 STRAYS_SHOWN = 5
 DROPPED = "_error"  # the column with what is wrong, which is reported and not written
 
@@ -56,7 +56,7 @@ def link_folder(
 
     Raises:
         PelError: There is nothing to link, or `out` cannot take it.
-        typer.Exit: A shard could not be linked, or Ctrl-C came.
+        typer.Exit: A shard could not be linked, or Ctrl-C or SIGTERM came.
     """
     from ..files.parquet import require_parquet
     from ..linking.link_batch import LinkBatch
@@ -86,27 +86,27 @@ def link_folder(
     with LinkedFolder.opened(out, link, stamp) as folder:
         linked = {shard: report for shard in shards if (report := finished(shard))}
         waiting = [shard for shard in shards if shard not in linked]
-        with closing(FolderReport(len(shards), len(linked))) as progress:
+        running = engine_named(engine, LinkShard(link, stamp), workers)  # before, since Ray takes SIGTERM for itself
+        with terminable(), closing(FolderReport(len(shards), len(linked))) as progress:
             try:
-                running = engine_named(engine, LinkShard(link, stamp), workers)
                 with closing(link_shards(waiting, running, workers, progress.add_death)) as done:
                     for shard, report in done:
                         progress.add(shard, report)
-            except KeyboardInterrupt:
-                progress.is_stopped = True
-        linked |= progress.linked
-        failed = {str(shard.source.relative_to(source)): why for shard, why in progress.failed.items()}
-        reports = {str(shard.source.relative_to(source)): report for shard, report in linked.items()}
-        folder.write_manifest(reports, failed)
-        strays = folder.strays(linked)
-    if strays and not progress.is_stopped:
+            except KeyboardInterrupt as interrupt:
+                progress.stopped = status_after(interrupt)
+            linked |= progress.linked
+            failed = {str(shard.source.relative_to(source)): why for shard, why in progress.failed.items()}
+            reports = {str(shard.source.relative_to(source)): report for shard, report in linked.items()}
+            folder.write_manifest(reports, failed)
+            strays = folder.strays(linked)
+    if strays and not progress.stopped:
         names = ", ".join(str(path.relative_to(out)) for path in strays[:STRAYS_SHOWN])
         more = ", …" if len(strays) > STRAYS_SHOWN else ""
         say(
             f"⚠ {out}: {len(strays):,} shards are of an earlier run, and not counted: their source is gone, or could "
             f"not be linked now. Remove them if they are of no use: {names}{more}"
         )
-    progress.sum_up(out, sum(report.broken for report in linked.values()))
+    progress.sum_up(out, list(linked.values()))
 
 
 class FolderReport:
@@ -115,13 +115,13 @@ class FolderReport:
     Attributes:
         linked: The reports of the shards that this run has linked.
         failed: Why others could not be.
-        is_stopped: Whether Ctrl-C came.
+        stopped: The status to end with, where Ctrl-C or SIGTERM came; 0: neither.
     """
 
     def __init__(self, shards: int, done: int) -> None:
         self.linked: dict[Shard, ShardReport] = {}
         self.failed: dict[Shard, str] = {}
-        self.is_stopped = False
+        self.stopped = 0
         self._lacks: set[str] = set()
         self._shards, self._done, self._shown, self._mentions = shards, done, 0, 0
         self._start = perf_counter()
@@ -160,25 +160,31 @@ class FolderReport:
         """Leave the bar as it is."""
         self._bar.close()
 
-    def sum_up(self, out: Path, broken: int) -> None:
-        """Print the counts. broken: records left out, of all shards.
+    def sum_up(self, out: Path, reports: Sequence[ShardReport]) -> None:
+        """Print the counts. reports: of all shards that are linked, also by earlier runs.
 
         Raises:
             typer.Exit: If not all is linked.
         """
-        texts, nil = (sum(getattr(one, key) for one in self.linked.values()) for key in ("texts", "nil"))
-        counts = (
-            f"{len(self.linked):,} shards: {texts:,} texts with {self._mentions:,} mentions, {nil:,} of them NIL "
-            f"({self.speed})."
-        )
-        say(f"{'⚠ Stopped. Linked' if self.is_stopped else '✔ Linked'} to {out}: {counts}")
-        if broken:
+        new = list(self.linked.values())
+        if self.stopped:
+            say(f"⚠ Stopped. Linked to {out}: {_counts(new)} ({self.speed}).")
+        elif new:
+            say(f"{'⚠' if self.failed else '✔'} Linked to {out}: {_counts(new)} ({self.speed}).")
+        elif self.failed:
+            say(f"✘ Nothing was linked to {out}.")
+        else:
+            say(f"✔ Nothing was left to link to {out}. It has {_counts(reports)}.")
+        if broken := sum(report.broken for report in reports):
             say(f"⚠ Records of all shards that are left out: {broken:,}.")
         if self.failed:
             say(f"✘ Shards that could not be linked: {len(self.failed):,}. Run the command again to try these only:")
             for shard, why in self.failed.items():
                 say(f"  {shard.source}: {why}")
-        if self.is_stopped:
-            raise typer.Exit(INTERRUPTED)
-        if self.failed:
-            raise typer.Exit(1)
+        if self.stopped or self.failed:
+            raise typer.Exit(self.stopped or 1)
+
+
+def _counts(reports: Sequence[ShardReport]) -> str:
+    texts, mentions, nil = (sum(getattr(one, key) for one in reports) for key in ("texts", "mentions", "nil"))
+    return f"{len(reports):,} shards: {texts:,} texts with {mentions:,} mentions, {nil:,} of them NIL"

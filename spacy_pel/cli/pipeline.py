@@ -69,6 +69,22 @@ def load_linker(
     return nlp, name, linker
 
 
+def folder_of(pipeline: str) -> Path:
+    """The folder of an installed package's pipeline, found as `spacy.load` finds it; else the path `pipeline`."""
+    from importlib.util import find_spec
+
+    from spacy.util import get_model_meta, is_package
+
+    module = find_spec(pipeline) if is_package(pipeline) else None
+    if module is None or module.origin is None:
+        return Path(pipeline)
+    package = Path(module.origin).parent
+    if not (package / "meta.json").is_file():
+        return Path(pipeline)
+    meta = get_model_meta(package)
+    return package / f"{meta['lang']}_{meta['name']}-{meta['version']}"
+
+
 def blank(lang: str) -> Language:
     """A pipeline of that language with nothing but its tokenizer.
 

@@ -155,7 +155,21 @@ class LinkedFolder:
             stamp, asked = manifest["linker"], manifest["asked"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PelError(f"{file}: cannot be read ({error!r}); {remedy}.") from error
-        if others := differences(stamp, self.stamp):
-            raise PelError(f"{self.path}: another linker has begun it (other: {', '.join(others)}); {remedy}.")
-        if others := differences(asked, json.loads(json.dumps(self._asked))):
-            raise PelError(f"{self.path}: was begun with other settings ({', '.join(others)}); {remedy}.")
+        for key, value in (("linker", stamp), ("asked", asked)):
+            if not isinstance(value, dict):
+                raise PelError(f'{file}: "{key}" is {json.dumps(value)[:40]}, and no JSON object; {remedy}.')
+        other_linker = differences(stamp, self.stamp)
+        other_settings = differences(asked, json.loads(json.dumps(self._asked)))
+        if not (other_linker or other_settings):
+            return
+        if not self._has_linked():
+            self.write_manifest({}, {})
+        elif other_linker:
+            raise PelError(f"{self.path}: another linker has begun it (other: {', '.join(other_linker)}); {remedy}.")
+        else:
+            raise PelError(f"{self.path}: was begun with other settings ({', '.join(other_settings)}); {remedy}.")
+
+    def _has_linked(self) -> bool:
+        """Whether a shard, or the report of one, is in the folder."""
+        names = (path.relative_to(self.path) for path in self.path.rglob("*") if path.is_file())
+        return any(_is_shard(name) or name.parts[0] == REPORTS for name in names)

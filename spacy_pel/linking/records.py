@@ -84,7 +84,9 @@ class RecordLinker:
         nlp = spacy.load(pipeline)
         return cls(nlp, *find_linker(nlp), codes)
 
-    def link(self, records: Sequence[Record], batch_size: int = 256, *, some_are_linked: bool = False) -> list[Linked]:
+    def link(
+        self, records: Sequence[Record], batch_size: int = 256, *, some_are_linked: bool = False, text: str = "text"
+    ) -> list[Linked]:
         """Link records.
 
         Args:
@@ -92,6 +94,7 @@ class RecordLinker:
             batch_size: Texts that go through the pipeline together.
             some_are_linked: Whether the pipeline has linked other records of the same corpus, so that it is not at
                 fault where it fails on all of these.
+            text: The name that the texts have where the records come from, for errors.
 
         Returns:
             What came of each. A record of which `make_doc` complains, or at whose text a component fails, costs only
@@ -102,15 +105,15 @@ class RecordLinker:
         """
         failures: list[Exception] = []
         with self._alone:
-            linked = self._parted(records, batch_size, failures)
+            linked = self._parted(records, batch_size, failures, text)
         if len(failures) >= SEVERAL and not some_are_linked and all(one.error is not None for one in linked):
             raise PelError(f"the pipeline fails on every text, first with {failures[0]!r}") from failures[0]
         return linked
 
-    def _parted(self, records: Sequence[Record], batch_size: int, failures: list[Exception]) -> list[Linked]:
+    def _parted(self, records: Sequence[Record], batch_size: int, failures: list[Exception], text: str) -> list[Linked]:
         """Link records together; where that fails, each half by itself, down to the text that is at fault."""
         try:
-            return self._piped(records, batch_size)
+            return self._piped(records, batch_size, text)
         except (PelError, OSError, MemoryError):  # of the linker, its KB or the machine, and of no text
             raise
         except Exception as error:
@@ -119,15 +122,15 @@ class RecordLinker:
                 return [Linked(None, f"a component fails: {error!r}")]
         middle = len(records) // 2
         halves = records[:middle], records[middle:]
-        return [one for half in halves for one in self._parted(half, batch_size, failures)]
+        return [one for half in halves for one in self._parted(half, batch_size, failures, text)]
 
-    def _piped(self, records: Sequence[Record], batch_size: int) -> list[Linked]:
+    def _piped(self, records: Sequence[Record], batch_size: int, text: str) -> list[Linked]:
         linked: dict[int, Linked] = {}
 
         def docs() -> Iterator[tuple[Doc, int]]:
             for number, record in enumerate(records):
                 try:
-                    doc = make_doc(self.nlp, record)
+                    doc = make_doc(self.nlp, record, text)
                 except PelError as error:
                     linked[number] = Linked(None, str(error))
                 else:

@@ -14,7 +14,7 @@ from spacy.util import minibatch
 from ..errors import PelError
 from ..files.atomic import new_file, write_atomically
 from ..files.json_lines import numbered_lines
-from ..files.parquet import require_parquet
+from ..files.parquet import parquet_batches, parquet_schema, require_parquet
 from .link_batch import LinkBatch
 from .output import json_line
 from .records import Linked
@@ -24,6 +24,7 @@ from .texts import parse_json
 
 ROWS = 1000  # that are linked together, so that memory does not grow with the shard
 ROW_GROUP = 20_000  # rows, of Parquet
+REMEDY = "write it again"  # of a Parquet file that is not whole
 BROKEN_KEPT = 1000  # of the broken records of a shard, what is wrong with them
 
 
@@ -113,7 +114,7 @@ class LinkShard:
         try:
             self._link(shard, report)
         except PelError as error:
-            report.error = str(error)
+            report.error = str(error).removeprefix(f"{shard.source}: ")
         except Exception as error:
             report.error = f"{type(error).__name__}: {error}"
         return report
@@ -152,11 +153,11 @@ def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRepo
             records = []
             for number, line in lines:
                 try:
-                    records.append((number, parse_json(line)))
+                    records.append((number, parse_json(line, link.text)))
                 except PelError as error:
                     report.add_broken(number, str(error))
             given = [_to_link(link, record) for _, record in records]
-            linked = link.load().link(given, link.batch_size, some_are_linked=report.texts > 0)
+            linked = link.load().link(given, link.batch_size, some_are_linked=report.texts > 0, text=link.text)
             for (number, record), one in zip(records, linked, strict=True):
                 if report.add(number, one):
                     had |= record.keys()
@@ -182,14 +183,13 @@ def _link_parquet(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRe
         filled = link.filled(ArrowTable(table), linked)
         return filled.filter(pyarrow.array(good, pyarrow.bool_())).drop_columns([link.error])
 
-    with parquet.ParquetFile(source) as shard:
-        empty = linked_table(shard.schema_arrow.empty_table(), 0)
-        with parquet.ParquetWriter(file, empty.schema) as writer:
-            row, group = 1, [empty]
-            for batch in shard.iter_batches(batch_size=ROWS):
-                group.append(linked_table(batch, row))
-                row += batch.num_rows
-                if sum(table.num_rows for table in group) >= ROW_GROUP:
-                    writer.write_table(pyarrow.concat_tables(group))
-                    group = [empty]
-            writer.write_table(pyarrow.concat_tables(group))
+    empty = linked_table(parquet_schema(source, REMEDY).empty_table(), 0)
+    with parquet.ParquetWriter(file, empty.schema) as writer:
+        row, group = 1, [empty]
+        for batch in parquet_batches(source, REMEDY, rows=ROWS):
+            group.append(linked_table(batch, row))
+            row += batch.num_rows
+            if sum(table.num_rows for table in group) >= ROW_GROUP:
+                writer.write_table(pyarrow.concat_tables(group))
+                group = [empty]
+        writer.write_table(pyarrow.concat_tables(group))

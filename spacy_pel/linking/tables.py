@@ -91,6 +91,7 @@ class PandasTable:
         return list(self._batch.columns)
 
     def values(self, column: str) -> list[Any]:
+        _check_single(self.names, [column])
         series = self._batch[column]
         return [None if missing else _plain(value) for value, missing in zip(series, series.isna(), strict=True)]
 
@@ -99,6 +100,7 @@ class PandasTable:
     ) -> Any:
         import pandas
 
+        _check_single(self.names, kept)
         new = {
             name: pandas.Series(values, index=self._batch.index, dtype=object)
             for name, values in (links | errors).items()
@@ -117,6 +119,7 @@ class ArrowTable:
         return self._batch.schema.names
 
     def values(self, column: str) -> list[Any]:
+        _check_single(self.names, [column])
         return self._batch.column(column).to_pylist()
 
     def filled(
@@ -124,6 +127,7 @@ class ArrowTable:
     ) -> Any:
         import pyarrow
 
+        _check_single(self.names, kept)
         columns = {name: self._batch.column(name) for name in kept}
         columns |= {name: pyarrow.array(values, links_type(codes)) for name, values in links.items()}
         columns |= {name: pyarrow.array(values, pyarrow.string()) for name, values in errors.items()}
@@ -147,6 +151,12 @@ def as_column(ent: dict[str, Any]) -> dict[str, Any]:
     """A link with the fields that every link in a table has: a nested column has no pairs of a text and a number."""
     candidates = [{"id": id, "score": score} for id, score in ent["kb_ents"]]
     return {**ent, "kb_ents": candidates, "kb_prob": ent.get("kb_prob")}
+
+
+def _check_single(names: Sequence[str], used: Sequence[str]) -> None:
+    for name in used:
+        if (count := names.count(name)) > 1:
+            raise PelError(f"the batch has {count} columns {name!r}; rename one, or say which other columns to keep.")
 
 
 def _array(values: list[Any]) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
@@ -27,11 +27,13 @@ class TermList:
         columns: Their names.
         rows: As many cells each as there are columns.
         place: The column with the terms.
+        lines: Where each row begins in the file.
     """
 
     columns: list[str]
     rows: list[list[str]]
     place: int
+    lines: list[int] = field(compare=False)
 
     @property
     def terms(self) -> list[str]:
@@ -55,12 +57,21 @@ def read_terms(file: BinaryIO, path: Path, format: str, column: str | None = Non
     if format in DELIMITERS:
         found = _table(file, path, DELIMITERS[format], column)
     elif column is None:
-        found = TermList([TERM], list(_plain(file, path)), 0)
+        plain = list(_plain(file, path))
+        found = TermList([TERM], plain, 0, list(range(1, len(plain) + 1)))
     else:
         raise PelError(f"--column {column}: {path} is read as plain terms; leave it out, or add --format csv (or tsv).")
     if not any(found.terms):
         raise PelError(f"{path}: has no term; write one a row.")
     return found
+
+
+def other_delimiter(columns: list[str], format: str) -> str | None:
+    """What seems to part the cells, where the header of a table of that format is one column; None: nothing else."""
+    own = DELIMITERS.get(format)
+    if own is None or len(columns) != 1:
+        return None
+    return next((mark for mark in ";\t" if mark != own and mark in columns[0]), None)
 
 
 def table_bytes(columns: list[str], rows: list[list[str]], format: str) -> bytes:
@@ -85,10 +96,10 @@ def _table(file: BinaryIO, path: Path, delimiter: str, column: str | None) -> Te
     text = TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
     reader = csv.reader(lines(path, text), delimiter=delimiter, strict=True)
     columns: list[str] = []
-    rows = []
+    rows, starts, start = [], [], 1
     try:
         for row in reader:
-            where = f"{path}:{reader.line_num}"
+            where, begun, start = f"{path}:{reader.line_num}", start, reader.line_num + 1
             _check_text(row, where)
             if not columns:
                 columns = [name.strip() for name in row]
@@ -98,13 +109,15 @@ def _table(file: BinaryIO, path: Path, delimiter: str, column: str | None) -> Te
             if len(row) != len(columns):
                 raise PelError(f"{where}: the row has {len(row)} cells, the header {len(columns)}; mend the row.")
             rows.append(row)
+            starts.append(begun)
     except csv.Error as error:
-        raise PelError(f"{path}:{reader.line_num}: {error}; quote the cell or mend the row.") from error
+        begins = f" in the row that begins in line {start}" if start < reader.line_num else ""
+        raise PelError(f"{path}:{reader.line_num}: {error}{begins}; quote the cell or mend the row.") from error
     finally:
         text.detach()
     if not columns:
         raise PelError(f"{path}: is empty; write a header, and a term a row.")
-    return TermList(columns, rows, place)
+    return TermList(columns, rows, place, starts)
 
 
 def _check_text(row: list[str], where: str) -> None:

@@ -18,7 +18,6 @@ from ..mentions.given import given_spans
 from ..mentions.tokens import check_length, tokenised
 
 GIVEN_GROUP = "given_mentions"
-SHAPE = '{"text": …}'
 
 
 class Line(NamedTuple):
@@ -92,13 +91,13 @@ def _set_given_mentions(spans_key: str | None, doc: Doc) -> Doc:
     return doc
 
 
-def parse_json(line: bytes) -> dict[str, Any]:
-    """The JSON object on a line.
+def parse_json(line: bytes, called: str = "text") -> dict[str, Any]:
+    """The JSON object on a line. called: the key of the text in it, for errors.
 
     Raises:
         PelError: There is none.
     """
-    return parse_object(line, SHAPE)
+    return parse_object(line, _shape(called))
 
 
 def _parse_plain(line: bytes) -> dict[str, Any]:
@@ -108,15 +107,20 @@ def _parse_plain(line: bytes) -> dict[str, Any]:
 PARSERS: dict[str, Callable[[bytes], dict[str, Any]]] = {"jsonl": parse_json, "txt": _parse_plain}
 
 
-def make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
+def make_doc(nlp: Language, record: dict[str, Any], called: str = "text") -> Doc:
     """The tokenised text of a record, with its `ents`, if it has any, as `read_texts` puts them.
+
+    Args:
+        nlp: Gives the tokenizer.
+        record: With a `text`.
+        called: The name that the text has where the record comes from, for errors.
 
     Raises:
         PelError: It has no text, one that is too long, or `ents` that are no spans of it or that overlap.
     """
     if record.get("text") is None:
-        raise PelError(f'"text" is missing; write {SHAPE}')
-    text = text_of(record, "text")
+        raise PelError(f'"{called}" is missing; write {_shape(called)}')
+    text = text_of({called: record["text"]}, called)
     check_length(nlp, text)
     doc = tokenised(nlp, text)
     given = record.get("ents")
@@ -124,6 +128,10 @@ def make_doc(nlp: Language, record: dict[str, Any]) -> Doc:
         return doc
     doc.spans[GIVEN_GROUP] = _without_overlap(given_spans(doc, text, given))
     return doc
+
+
+def _shape(called: str) -> str:
+    return f'{{"{called}": …}}'
 
 
 def _without_overlap(spans: Iterable[Span]) -> list[Span]:

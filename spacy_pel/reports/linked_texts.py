@@ -13,13 +13,14 @@ from ..corpora.docbin import SUFFIX, read_docs
 from ..errors import PelError
 from ..files.json_lines import numbered_lines, parse_object, text
 from ..files.lines import unpacked_suffix
-from ..files.parquet import require_parquet
+from ..files.parquet import parquet_batches, parquet_schema
 from ..kb.entity import NIL
 from ..mentions.links import links_of, mentions_of
 
 LINES, PARQUET = ".jsonl", ".parquet"
 READ = (LINES, PARQUET, SUFFIX)
 ROWS = 1000  # of Parquet, that are read together
+REMEDY = "link it again"
 SHAPE = '{"text": …, "ents": [{"text": …, "label": …, "kb_id": …, "kb_prob": …}, …]}, as `spacy pel link` writes it'
 
 
@@ -77,15 +78,10 @@ def _of_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
 
 
 def _of_rows(path: Path) -> Iterator[list[dict[str, Any]]]:
-    pyarrow, parquet = require_parquet()
-    try:
-        with parquet.ParquetFile(path) as file:
-            if "ents" not in file.schema_arrow.names:
-                raise PelError(f'{path}: has no column "ents"; name what `spacy pel link` wrote')
-            for batch in file.iter_batches(columns=["ents"], batch_size=ROWS):
-                yield from map(_ents, batch.to_pylist())
-    except pyarrow.ArrowException as error:
-        raise PelError(f"{path}: is no Parquet that can be read ({error}); link it again") from error
+    if "ents" not in parquet_schema(path, REMEDY).names:
+        raise PelError(f'{path}: has no column "ents"; name what `spacy pel link` wrote')
+    for batch in parquet_batches(path, REMEDY, rows=ROWS, columns=["ents"]):
+        yield from map(_ents, batch.to_pylist())
 
 
 def _ents(record: dict[str, Any]) -> list[dict[str, Any]]:

@@ -119,10 +119,20 @@ def test_a_first_row_that_is_a_term_is_told(linker, tmp_path):
     assert result.exit_code == 0 and "is read as the header" not in result.output
 
 
+def test_another_delimiter_is_told(linker, tmp_path):
+    (tmp_path / "terms.csv").write_text("id;dx\n1;fits\n")
+    result = ground(linker, tmp_path / "terms.csv", tmp_path / "out.csv")
+    assert result.exit_code == 0, result.output
+    assert """its header, "id;dx", is read as one column, but ';' seems to part the cells""" in result.stderr
+
+
 def test_what_is_wrong_is_one_line_and_writes_nothing(linker, tmp_path):
     source, there = tmp_path / "terms.csv", tmp_path / "there.csv"
     source.write_text("dx,kb_id\nfits,1\n", encoding="utf-8")
     there.write_text("old", encoding="utf-8")
+    (tmp_path / "folder.csv").mkdir()
+    long = tmp_path / "long.csv"
+    long.write_text(f"dx\nfits\n{'fits ' * 240_000}x\n", encoding="utf-8")
     out = tmp_path / "out.csv"
     for arguments, error in (
         ((tmp_path / "none.csv", out), "none.csv is no file"),
@@ -130,6 +140,9 @@ def test_what_is_wrong_is_one_line_and_writes_nothing(linker, tmp_path):
         ((source, tmp_path / "out.xlsx", "--column", "dx"), "a .csv or .tsv is written"),
         ((source, source, "--column", "dx", "--force"), "is TERMS too"),
         ((source, there, "--column", "dx"), "is there already"),
+        (("NO LINKER", source, tmp_path / "folder.csv", "--column", "dx", "--force"), "folder.csv is a folder"),
+        (("NO LINKER", source, there / "out.csv", "--column", "dx"), "cannot be written"),
+        ((long, out), "long.csv:3: the text has 1,200,001 characters, and the limit is"),
         ((source, out), "say which has the terms with --column"),
         ((source, out, "--column", "dx"), 'has a column "kb_id" already'),
         (
@@ -137,9 +150,9 @@ def test_what_is_wrong_is_one_line_and_writes_nothing(linker, tmp_path):
             'the vocabulary "ICD9"; the commonest vocabularies are',
         ),
         ((source, out, "--column", "dx", "--codes", ","), "names no vocabulary"),
-        ((source, out, "--column", "dx", "--top-k", 65), "max_candidates = 65 is more than the top_k = 64"),
+        ((source, out, "--column", "dx", "--top-k", 65), "--top-k 65 is more than the 64 candidates that the"),
     ):
-        result = ground(linker, *arguments)
+        result = ground(*arguments) if arguments[0] == "NO LINKER" else ground(linker, *arguments)
         assert result.exit_code == 1 and error in result.stderr and result.stdout == "", result.output
         assert result.stderr.count("✘") == 1 and not out.exists() and there.read_text(encoding="utf-8") == "old"
     source.write_text("dx\nfits\n", encoding="utf-8")

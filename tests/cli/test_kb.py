@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,38 @@ def test_info_and_search(linker):
     assert f"aspirin → {ASPIRIN}: there is no NIL threshold" in output
 
 
+@pytest.fixture
+def package(saved, tmp_path, monkeypatch):
+    """The name of an installed package with the pipeline, as `spacy package` makes one."""
+    name, meta = "en_of_test_kb", json.loads((saved / "meta.json").read_bytes())
+    module = tmp_path / "site" / name
+    shutil.copytree(saved, module / f"{name}-{meta['version']}")
+    load = "def load(**given):\n    return load_model_from_init_py(__file__, **given)\n"
+    (module / "__init__.py").write_text(f"from spacy.util import load_model_from_init_py\n{load}")
+    (module / "meta.json").write_text(json.dumps(meta | {"name": "of_test_kb"}))
+    info = tmp_path / "site" / f"{name}-{meta['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {meta['version']}\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return name
+
+
+def test_an_installed_package_is_looked_into_as_a_folder_is(package, linker, tmp_path):
+    for words in (
+        ("info", "entities 12"),
+        ("verify", "12 entities, all is well"),
+        ("search", "aspirin", "by name"),
+        ("compact", "took in 0 added entities"),
+        ("patterns", tmp_path / "patterns.jsonl", "patterns to"),
+        ("export", tmp_path / "kb.jsonl", "Wrote 12 entities"),
+    ):
+        code, output = kb_command(words[0], package, *words[1:-1])
+        assert code == 0 and words[-1] in output, output
+        assert ("is an installed package: all who use this environment" in output) == (words[0] == "compact")
+    assert (tmp_path / "kb.jsonl").read_bytes() and not Path(package).exists()
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -92,18 +125,21 @@ def test_info_and_search(linker):
         (("search", "LINKER", "aspirin", "--context", "nothing of it"), 'does not hold "aspirin"'),
         (("search", "KB", "no such name"), 'no entity has the name "no such name"'),
         (("search", "LINKER", " "), "TEXT is empty; give a name"),
-        (("info", "NOWHERE"), "the file is missing"),
+        (("info", "NOWHERE"), "nowhere: there is nothing of that name; name a KB folder"),
+        (("verify", "EMPTY"), "the file is missing"),
         (("verify", "BROKEN"), "cannot be read as the entity file of a KB"),
     ],
 )
 def test_refusals(linker, tmp_path, arguments, message):
     kb = linker / "pel_linker" / "kb"
+    (tmp_path / "empty").mkdir()
     broken = shutil.copytree(kb, tmp_path / "broken") / "entities.sqlite"
     broken.write_bytes(broken.read_bytes()[:5000])
     places = {
         "LINKER": linker,
         "KB": kb,
         "NOWHERE": tmp_path / "nowhere",
+        "EMPTY": tmp_path / "empty",
         "BROKEN": broken.parent,
         "RECORD": write_records(tmp_path / "record.jsonl", {"id": ASPIRIN, "name": "again"}),
     }
@@ -149,18 +185,11 @@ def test_info_says_that_a_file_of_names_is_searched(tmp_path, monkeypatch):
     assert "searched by 3-grams" in kb_command("info", kb.path)[1]
 
 
-def test_the_kb_of_an_installed_package_is_changed_with_a_warning(linker, tmp_path, monkeypatch):
-    package = tmp_path / "site" / "en_of_test_kb"
-    package.mkdir(parents=True)
-    load = f"import spacy\ndef load(**given):\n    return spacy.load({str(linker)!r}, **given)\n"
-    (package / "__init__.py").write_text(load)
-    (tmp_path / "site" / "en_of_test_kb-1.0.dist-info").mkdir()
-    metadata = "Metadata-Version: 2.1\nName: en_of_test_kb\nVersion: 1.0\n"
-    (tmp_path / "site" / "en_of_test_kb-1.0.dist-info" / "METADATA").write_text(metadata)
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    new = tmp_path / "new.jsonl"
-    new.write_text('{"id": "D1", "name": "Newborn"}\n')
-    code, printed = kb_command("add", "en_of_test_kb", new)
+def test_the_kb_of_an_installed_package_is_changed_with_a_warning(package, linker, tmp_path):
+    new = write_records(tmp_path / "new.jsonl", {"id": "D1", "name": "Newborn"})
+    code, printed = kb_command("add", package, new)
     assert code == 0 and printed.index("is an installed package: all who use") < printed.index("added 1 entity")
+    assert "entities 13" in kb_command("info", package)[1]
+    kb_command("add", linker, new)
     code, printed = kb_command("remove", linker, "D1")
     assert code == 0 and "installed package" not in printed

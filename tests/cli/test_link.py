@@ -225,7 +225,8 @@ def test_a_component_that_fails_is_named_and_what_to_do(linker, source, tmp_path
     assert "Put the file into a folder" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_ctrl_c_leaves_whole_lines(linker, tmp_path):
+@pytest.mark.parametrize("signal_sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_whole_lines(linker, tmp_path, signal_sent):
     """Standard error is a terminal, so that there is a bar, with the speed and the time left."""
     lines = [{"text": " ".join([ASPIRIN] * 20), "i": i} for i in range(3000)]
     source, out = write(tmp_path / "texts.jsonl", *lines), tmp_path / "out.jsonl"
@@ -238,10 +239,10 @@ def test_ctrl_c_leaves_whole_lines(linker, tmp_path):
         while data := os.read(terminal, 65536):
             shown += data
             if not sent and out.exists() and out.stat().st_size > 1_000_000:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal_sent)
                 sent = True
     os.close(terminal)
-    assert process.wait(timeout=TIME_LIMIT) == 130
+    assert process.wait(timeout=TIME_LIMIT) == 128 + signal_sent
     assert out.read_bytes().endswith(b"\n")
     records = list(srsly.read_jsonl(out))
     assert [record["i"] for record in records] == list(range(len(records))) and 0 < len(records) < 3000

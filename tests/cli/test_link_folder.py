@@ -136,10 +136,11 @@ def test_broken_records_are_left_out_and_named(made, corpus, tmp_path):
     (corpus / "4.jsonl.gz").write_bytes((corpus / "4.jsonl.gz").read_bytes()[:-9])
     result = link(made, corpus, out)
     assert result.exit_code == 1, result.output
+    assert f"⚠ Linked to {out}: 4 shards: " in result.stderr and "✔" not in result.stderr
     assert f"{corpus / '1.jsonl'}:2: the line is not valid JSON" in result.stderr
     assert f'{corpus / "1.jsonl"}:4: "text" is missing' in result.stderr
     assert f"{corpus / '2.jsonl'}: all its 3 records are broken" in result.stderr
-    assert f"{corpus / '4.jsonl.gz'}: {corpus / '4.jsonl.gz'}: is not a whole gzip file" in result.stderr
+    assert f"✘ {corpus / '4.jsonl.gz'}: is not a whole gzip file" in result.stderr
     assert sorted(read(out)) == ["0.jsonl", "1.jsonl", "5.jsonl", "below/3.jsonl"]
     assert [record["id"] for record in read(out)["1.jsonl"]] == ["0", "2", "4"]
     manifest = srsly.read_json(out / "_manifest.json")
@@ -198,16 +199,17 @@ def test_a_driver_that_is_killed_takes_its_workers_along_and_the_next_goes_on(ma
     assert not list(out.rglob(".*.tmp"))
 
 
-def test_ctrl_c_stops_the_workers_and_keeps_what_is_linked(made, corpus, tmp_path):
+@pytest.mark.parametrize("signal_sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_the_workers_and_keeps_what_is_linked(made, corpus, tmp_path, signal_sent):
     out, flag = tmp_path / "out", tmp_path / "flag"
     write(corpus / "zz.jsonl", [waiting("zz-0", flag)])
     with start(made, corpus, out) as process:
         pid, _ = wait_for(flag).split()
         other = link(made, corpus, out)
         assert other.exit_code == 1 and "another process is saving here" in other.stderr
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal_sent)
         said = process.stderr.read()
-        assert process.wait(timeout=TIME_LIMIT) == 130
+        assert process.wait(timeout=TIME_LIMIT) == 128 + signal_sent
     assert gone(pid) and "Stopped. Linked to" in said and "6 shards" in said and "Traceback" not in said
     assert len(read(out)) == 6 and not list(out.rglob(".*.tmp"))
     assert srsly.read_json(out / "_manifest.json")["counts"]["shards"] == 6
@@ -268,6 +270,38 @@ def test_a_folder_is_never_of_two_linkers(made, corpus, tmp_path):
     (tmp_path / "copy" / "code.py").write_text(CODE)
     result = link(tmp_path / "copy", corpus, out)
     assert result.exit_code == 0 and len(ids(out)) == 60, result.output
+
+
+def test_a_folder_without_anything_linked_is_begun_anew(made, corpus, tmp_path):
+    """As after a command with a mistake in it, at which every shard has failed."""
+    out = tmp_path / "out"
+    result = link(made, corpus, out, "--text", "txet")
+    assert result.exit_code == 1 and f"✘ Nothing was linked to {out}." in result.stderr and "✔" not in result.stderr
+    failed = srsly.read_json(out / "_manifest.json")
+    assert failed["failed"].keys() >= {"0.jsonl", "below/3.jsonl"} and not times(out)
+    srsly.write_json(out / "_manifest.json", failed | {"linker": {"kb": "another"}})
+    result = link(made, corpus, out)
+    assert result.exit_code == 0 and len(ids(out)) == 60, result.output
+    assert f"✔ Linked to {out}: 6 shards: 60 texts with 120 mentions" in result.stderr
+    assert srsly.read_json(out / "_manifest.json")["asked"]["text"] == "text"
+
+
+def test_a_manifest_that_is_none_is_one_line(made, corpus, tmp_path):
+    out = tmp_path / "out"
+    assert link(made, corpus, out).exit_code == 0
+    good = srsly.read_json(out / "_manifest.json")
+    for change, error in [
+        ({"linker": None}, '"linker" is null, and no JSON object; name another folder'),
+        ({"linker": [1]}, '"linker" is [1], and no JSON object'),
+        ({"asked": 3}, '"asked" is 3, and no JSON object'),
+    ]:
+        srsly.write_json(out / "_manifest.json", good | change)
+        result = link(made, corpus, out)
+        assert result.exit_code == 1 and f"_manifest.json: {error}" in result.stderr, result.output
+        assert len(result.stderr.strip().splitlines()) == 1
+    srsly.write_json(out / "_manifest.json", good)
+    result = link(made, corpus, out)
+    assert f"✔ Nothing was left to link to {out}. It has 6 shards: 60 texts with 120 mentions" in result.stderr
 
 
 def test_a_kb_that_changes_meanwhile_stops_the_run(made, corpus, tmp_path):
@@ -340,10 +374,18 @@ def test_parquet_keeps_its_columns_and_leaves_out_what_is_broken(made, tmp_path)
     parquet.write_table(table[:0], source / "empty.parquet")
     parquet.write_table(table.drop_columns(["abstract"]), source / "none.parquet")
     (source / "half.parquet").write_bytes((source / "a.parquet").read_bytes()[:2000])
+    (source / "nothing.parquet").write_bytes(b"")
+    whole = (source / "a.parquet").read_bytes()
+    (source / "rotten.parquet").write_bytes(whole[:4] + b"\xff" * 4000 + whole[4004:])
+    parquet.write_table(table.append_column("pmid", table["pmid"]), source / "twice.parquet")
     result = link(made, source, out, "--text", "abstract", "--keep", "pmid", "--keep", "error")
     assert result.exit_code == 1, result.output
     assert f'{source / "a.parquet"}:2: "text" is missing' in result.stderr
-    assert "none.parquet: the batch has no column 'abstract'" in result.stderr and "half.parquet: " in result.stderr
+    assert "none.parquet: the batch has no column 'abstract'" in result.stderr
+    for name in ("half", "nothing", "rotten"):
+        assert f"✘ {source / name}.parquet: is no Parquet that can be read (" in result.stderr
+    assert result.stderr.count("); write it again\n") == 6  # each when it fails, and at the end
+    assert "twice.parquet: the batch has 2 columns 'pmid'; rename one" in result.stderr
     linked = parquet.read_table(out)
     assert linked.column_names == ["pmid", "error", "ents"] and len(linked) == 1400
     assert linked["pmid"].to_pylist() == [i for i in range(2100) if i % 3 != 1]

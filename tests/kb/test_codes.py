@@ -61,7 +61,7 @@ def test_entities_with_codes(kb):
 
 
 def test_no_codes_at_all(tmp_path):
-    with pytest.raises(PelError, match="the commonest vocabularies are none"):
+    with pytest.raises(PelError, match='a code of the vocabulary "HPO", or any other; ask without codes'):
         KnowledgeBase.create(tmp_path / "kb", [Entity("C1", "cold")]).check_vocabularies(["HPO"])
 
 

@@ -77,3 +77,14 @@ def test_poisonous_records_at_the_end_cost_only_themselves(link, shard, monkeypa
     assert report.error is None and (report.texts, report.broken) == (10, 9)
     assert [row for row, _ in report.why] == list(range(11, 20))
     assert "fails on every text" in link(write(shard, ["poison"] * 10)).error
+
+
+def test_the_key_that_is_missing_is_the_one_that_was_asked_for(pipeline, shard):
+    link = LinkBatch(str(pipeline), text="body")
+    shard.source.write_text(json.dumps({"body": TEXTS[0]}) + '\n{"text": "a"}\n3\n{"body": 3}\n')
+    report = LinkShard(link, stamp_of(link.load()))(shard)
+    assert report.why == [
+        (2, '"body" is missing; write {"body": …}'),
+        (3, 'the line is not a JSON object but 3; write {"body": …}'),
+        (4, '"body" is 3; make it a string'),
+    ]

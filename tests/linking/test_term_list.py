@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spacy_pel.errors import PelError
-from spacy_pel.linking.term_list import read_terms, table_bytes
+from spacy_pel.linking.term_list import other_delimiter, read_terms, table_bytes
 
 
 def read(data: bytes, format: str = "csv", column: str | None = None):
@@ -21,7 +21,7 @@ def test_a_table_keeps_its_columns_and_rows():
     assert found.columns == ["id", "dx", "note"] and found.terms == ["heart attack, old", "", "", "fits"]
     assert found.rows == [["1", "heart\n  attack, old", "x"], ["2", "", 'a "b"'], ["", "", ""], ["3", " fits ", ""]]
     again = read(table_bytes(found.columns, found.rows, "tsv"), "tsv", "dx")
-    assert again == found
+    assert again == found and found.lines == [2, 4, 5, 6]
 
 
 def test_the_only_column_and_plain_lines():
@@ -48,6 +48,7 @@ def test_the_only_column_and_plain_lines():
         (b"a,b\n1,2\n1,2,3\n", "csv", "a", "terms:3: the row has 3 cells, the header 2"),
         (b"a,b\n1\n", "csv", "a", "terms:2: the row has 1 cells, the header 2"),
         (b'a,b\n1,"2\n', "csv", "a", "terms:2: .*quote the cell"),
+        (b'a,b\n1,2\n3,"4\n5,6\n7,8\n', "csv", "a", "terms:5: .* in the row that begins in line 3; quote the cell"),
         (b"a,b\n1,\xff\n", "csv", "a", "terms:2: the row is not UTF-8"),
         (b"fits\n\xff\n", "txt", None, "terms:2: .*not UTF-8"),
         (b"fits\n", "txt", "dx", "--column dx: terms is read as plain terms"),
@@ -56,3 +57,18 @@ def test_the_only_column_and_plain_lines():
 def test_what_is_wrong_is_named(data, format, column, error):
     with pytest.raises(PelError, match=error):
         read(data, format, column)
+
+
+@pytest.mark.parametrize(
+    ("columns", "format", "delimiter"),
+    [
+        (["id;dx"], "csv", ";"),
+        (["id\tdx"], "csv", "\t"),
+        (["id;dx"], "tsv", ";"),
+        (["dx"], "csv", None),
+        (["id;dx", "b"], "csv", None),
+        (["id;dx"], "txt", None),
+    ],
+)
+def test_a_header_that_is_of_another_delimiter(columns, format, delimiter):
+    assert other_delimiter(columns, format) == delimiter

@@ -15,16 +15,19 @@ from ..numbering import EntityRows, no_rows
 from .schema import CODES
 
 Fetch = Callable[[str, Sequence[Any]], list[tuple]]
+NO_CODES = "ask without codes, or build the KB of records with xrefs"
 SHOWN = 20  # of the groups there are, in an error
 
 
 class _Kind(NamedTuple):
-    """A kind of groups: the table that leads from their names, in a column, to rows, and how errors speak of them."""
+    """A kind of groups: the table that leads from their names, in a column, to rows, how errors speak of them, and what
+    they say to do where there are none."""
 
     table: str
     column: str
     plural: str
     lacks: str
+    remedy: str
 
 
 class Groups:
@@ -38,9 +41,9 @@ class Groups:
 
     def __init__(self, path: Path, fetch: Fetch, *, indexed: bool) -> None:
         self._path, self._fetch = path, fetch
-        self._types = _Kind("types", "type", "types", "has the type")
+        self._types = _Kind("types", "type", "types", "has the type", "ask without types")
         vocabularies = "vocabularies" if indexed else f"({CODES})"
-        self._vocabularies = _Kind(vocabularies, "vocabulary", "vocabularies", "has a code of the vocabulary")
+        self._vocabularies = _Kind(vocabularies, "vocabulary", "vocabularies", "has a code of the vocabulary", NO_CODES)
         self._kept: dict[Allowed, EntityRows] = {}
 
     def rows(self, allowed: Allowed) -> EntityRows:
@@ -85,7 +88,9 @@ class Groups:
 
     def _unknown(self, kind: _Kind, name: str) -> PelError:
         known = list(self._counts(kind))
-        there = ", ".join(known[:SHOWN]) or "none"
+        if not known:
+            return PelError(f'{self._path}: no entity {kind.lacks} "{name}", or any other; {kind.remedy}.')
+        there = ", ".join(known[:SHOWN])
         return PelError(f'{self._path}: no entity {kind.lacks} "{name}"; the commonest {kind.plural} are {there}.')
 
     def _counts(self, kind: _Kind) -> dict[str, int]:
