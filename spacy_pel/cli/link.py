@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -70,8 +70,8 @@ def link(
     best first. With --codes there is {vocabulary: [code, …]} too.
 
     Where a line of INPUT has "ents" already, objects with start, end and label, they are what is linked and nothing
-    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C and SIGTERM keep what is
-    linked.
+    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is linked, and
+    so does SIGTERM, but for a file with several processes.
 
     In a .spacy file are the Docs with their user data, and nothing else that lines of INPUT have. It is held in memory
     until the end; JSONL is not. As INPUT, its Docs keep the entities they have.
@@ -129,7 +129,7 @@ def link(
         codes_of = codes_finder(linker.require_kb(), vocabularies)
         writer = LinkedLines(path, linker.spans_key, with_prob=with_prob, codes_of=codes_of)
     with (
-        terminable(),
+        terminable() if n_process == 1 else nullcontext(),  # spaCy waits for ever for the processes of a broken-off run
         _opened(source) as (file, size),
         closing(LinkReport(source, size, linker.spans_key)) as report,
         writer,
