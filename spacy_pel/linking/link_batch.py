@@ -96,7 +96,8 @@ class LinkBatch:
 
     def linked(self, table: Table, *, some_are_linked: bool = False) -> list[Linked]:
         """What came of each row. some_are_linked: see `RecordLinker.link`."""
-        return self.load().link(self._records(table), self.batch_size, some_are_linked=some_are_linked)
+        records = self._records(table)
+        return self.load().link(records, self.batch_size, some_are_linked=some_are_linked, text=self.text)
 
     def filled(self, table: Table, linked: Sequence[Linked]) -> Any:
         """The batch with what came of each row."""

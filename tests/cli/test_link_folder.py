@@ -380,7 +380,7 @@ def test_parquet_keeps_its_columns_and_leaves_out_what_is_broken(made, tmp_path)
     parquet.write_table(table.append_column("pmid", table["pmid"]), source / "twice.parquet")
     result = link(made, source, out, "--text", "abstract", "--keep", "pmid", "--keep", "error")
     assert result.exit_code == 1, result.output
-    assert f'{source / "a.parquet"}:2: "text" is missing' in result.stderr
+    assert f'{source / "a.parquet"}:2: "abstract" is missing' in result.stderr
     assert "none.parquet: the batch has no column 'abstract'" in result.stderr
     for name in ("half", "nothing", "rotten"):
         assert f"✘ {source / name}.parquet: is no Parquet that can be read (" in result.stderr
