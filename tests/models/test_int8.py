@@ -145,7 +145,7 @@ def test_predictions_follow_the_weights(made, tmp_path):
 
 def test_a_pytorch_without_onednn(model, monkeypatch):
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    with pytest.raises(PelError, match='precision = "int8" .* needs oneDNN'):
+    with pytest.raises(PelError, match=r'precision = "int8" .* needs oneDNN'):
         vectors_of(model)
 
 
