@@ -146,7 +146,7 @@ class LinkShard:
 
 
 def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardReport) -> None:
-    had: set[str] = set()
+    lacks = set(link.keep or ())
     packed = gzip.GzipFile("", "wb", 6, file, mtime=0) if source.suffix == ".gz" else nullcontext(file)
     with packed as out:
         for lines in minibatch(numbered_lines(source), ROWS):
@@ -160,9 +160,9 @@ def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRepo
             linked = link.load().link(given, link.batch_size, some_are_linked=report.texts > 0, text=link.text)
             for (number, record), one in zip(records, linked, strict=True):
                 if report.add(number, one):
-                    had |= record.keys()
+                    lacks -= record.keys()
                     out.write(json_line(_kept(link, record) | {link.links: one.ents}))
-    report.lacks = sorted(set(link.keep or ()) - had) if report.texts else []
+    report.lacks = sorted(lacks) if report.texts else []
 
 
 def _to_link(link: LinkBatch, record: dict[str, Any]) -> dict[str, Any]:

@@ -420,10 +420,8 @@ class PelLinker(Upstream, TrainablePipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write the bi-encoder, what was tuned, and the KB, or where it is, to a folder."""
-        from .notices import warn_of_unsaved
-        from .saving import section_of_config, write_linker
+        from .saving import write_linker
 
-        warn_of_unsaved(self.name, self.settings, section_of_config(Path(path)))
         write_linker(self, Path(path), exclude, with_kb=self.settings.save_kb)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "Self":

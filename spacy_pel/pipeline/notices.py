@@ -96,11 +96,11 @@ def warn_of_unsaved(name: str, settings: Any, section: Mapping[str, Any]) -> Non
     there = {key: value for key, value in asdict(settings).items() if key in section}
     others = [key for key, value in json.loads(json.dumps(there)).items() if value != section[key]]
     if others:
-        keys = " and ".join(others)
+        keys = ", ".join(others)
         warnings.warn(
-            f"{name}: {keys} set on the component, not saved: spaCy saves what it was made with. Change that too, "
-            f'nlp.get_pipe_config("{name}")["{others[0]}"] = …, or set it again after loading.',
-            stacklevel=3,
+            f"{name}: what was set on the component is not saved ({keys}): spaCy saves what it was made with. Change "
+            f'that too, nlp.get_pipe_config("{name}")["{others[0]}"] = …, or set it again after loading.',
+            stacklevel=4,
         )
 
 

@@ -40,7 +40,7 @@ from .kb_of_pipeline import (
     lies_in,
     write_reference,
 )
-from .notices import warn_of_other_architecture
+from .notices import warn_of_other_architecture, warn_of_unsaved
 from .settings import LinkSettings
 
 KB_IN_BYTES = 200_000_000
@@ -75,6 +75,8 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
         PelError: The linker has no weights, or its KB in the folder has only indexes of other linkers.
     """
     excluded, kb, before = set(exclude), linker.kb, LAYOUT.read_before_writing(path)
+    section = section_of_config(path)
+    warn_of_unsaved(linker.name, linker.settings, section)
     writers: dict[str, Callable[[Path], object]] = {
         "vocab": lambda p: linker.vocab.to_disk(p, exclude=("strings", "vectors")),
         "model": lambda p: save(linker.model, p),
@@ -95,7 +97,7 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
         before.state if before and STATE in excluded else learnt_state(linker),
         {part: writer for part, writer in writers.items() if not _in(part, excluded)},
         kept=kept,
-        notes={"model": _model_of_config(path)},
+        notes={"model": _model_in(section)},
     )
     if kb is not None and stays:
         drop_stale_indexes(kb, linker.fingerprints.values())
@@ -172,10 +174,10 @@ def section_of_config(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _model_of_config(path: Path) -> dict[str, Any] | None:
-    """The settings of the model that the `config.cfg` beside the folder `path` gives; None if there are none."""
-    section = section_of_config(path).get("model")
-    return {key: value for key, value in section.items() if key != "precision"} if section else None
+def _model_in(section: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings of the model in the section of a component, but for the precision; None if there are none."""
+    model = section.get("model")
+    return {key: value for key, value in model.items() if key != "precision"} if model else None
 
 
 def _check_config(saved: Saved) -> None:
@@ -184,7 +186,7 @@ def _check_config(saved: Saved) -> None:
     Raises:
         PelError: If it has other settings of the model.
     """
-    noted, now = saved.notes.get("model"), _model_of_config(saved.folder)
+    noted, now = saved.notes.get("model"), _model_in(section_of_config(saved.folder))
     if noted is None or now is None or noted == now:
         return
     keys = ", ".join(sorted(key for key in noted.keys() | now.keys() if noted.get(key) != now.get(key)))

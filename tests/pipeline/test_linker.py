@@ -489,7 +489,7 @@ def test_it_warns_of_settings_that_are_not_saved(trained, tmp_path):
     linker = nlp.get_pipe("pel_linker")
     linker.labels_discard, linker.max_candidates = ["X"], 7
     with pytest.warns(
-        UserWarning, match="pel_linker: max_candidates and labels_discard set on the component, not saved"
+        UserWarning, match=r"pel_linker: what was set on the component is not saved \(max_candidates, labels_discard\)"
     ):
         nlp.to_disk(tmp_path / "set")
     again = spacy.load(tmp_path / "set").get_pipe("pel_linker")
