@@ -28,7 +28,7 @@ VALID = [
     {"@readers": "spacy_pel.MentionCorpus.v1", "path": "train.spacy"},
     {"@batchers": "spacy_pel.batch_by_mentions.v1", "size": 4},
     {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": 3},
-    {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": [0, 3, 9]},
+    {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": [0, 3, 9], "sample": 8000},
     {"@callbacks": "spacy_pel.keep_freed_memory.v1"},
     {"@loggers": "spacy_pel.StepLogger.v1", "path": "steps.jsonl"},
     {"@optimizers": "spacy_pel.AdamW.v1", "learn_rate": 0.1},

@@ -407,10 +407,10 @@ class PelLinker(Upstream, TrainablePipe):
         self.tuned = Tuned()
         self.session.updated()
 
-    def refresh_negatives(self) -> None:
-        """Encode the KB again, so that hard negatives, if there are any, are those of the present weights."""
-        if self.objective.negatives.n_hard:
-            self.begin_training().live.refresh()
+    def refresh_negatives(self, sample: int = 0) -> None:
+        """Encode the KB again, so that hard negatives, if there are any, are those of the present weights; with a
+        `sample` so many entities of it, drawn anew, and hard negatives are the best of these."""
+        self.begin_training().refresh_negatives(sample)
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64, nel_nil_f1."""

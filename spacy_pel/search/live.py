@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from spacy.util import logger
@@ -33,6 +33,7 @@ from .search import VectorSearch
 
 MAX_AGE = 1  # updates by which the vectors may lag when they are searched
 # Between the lines of `spacy train`: on a terminal only, and gone when it is full
+Numbers = TypeVar("Numbers", EntityPlaces, EntityRows)
 BAR: dict[str, Any] = {"unit": "ent", "unit_scale": True, "leave": False, "disable": None}
 
 
@@ -66,10 +67,9 @@ class LivePart:
         return numbers if self._places is None else np.where(numbers < 0, numbers, self._places[numbers])
 
     def search(self, queries: Vectors, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The scores (m, k) and numbers (m, k) of the `k` entities that are best for each of m `queries`."""
-        index = self._live.refresh() if self._live.index is None else self._live.index
-        within = None if self._places is None else EntityRows(self._places)
-        scores, found = index.search(queries, k, within=within)
+        """The scores (m, k) and numbers (m, k) of the `k` entities that are best for each of m `queries`, of those that
+        the latest refresh encoded; -1 where there are fewer."""
+        scores, found = self._live.find(queries, k, within=self._places)
         if self._places is None:
             return scores, found
         return scores, np.where(found < 0, found, np.searchsorted(self._places, found))
@@ -89,7 +89,8 @@ class LiveIndex:
         self._model, self._kb = model, kb
         self.rows = kb.live_rows
         self._token_rows: TokenRows | None = None
-        self.index: AnyIndex | None = None  # whose rows are places
+        self.index: AnyIndex | None = None  # of the latest refresh
+        self._sample: EntityPlaces | None = None  # the entities in it; None: all
         self._age = 0
 
     def __len__(self) -> int:
@@ -128,25 +129,39 @@ class LiveIndex:
         """Note that the weights of the entity tower have changed."""
         self._age += 1
 
-    def refresh(self) -> AnyIndex:
-        """Encode the whole KB with the entity tower as it is now, unless it is as it was."""
-        if self.index is not None and not self._age:
-            return self.index
+    def refresh(self, sample: EntityPlaces | None = None) -> AnyIndex:
+        """Encode the entities at the places `sample` (n,), ascending, with the entity tower as it is now; None: all,
+        unless they are encoded already and the tower is as it was."""
+        if sample is None and self._is_whole and not self._age:
+            return cast(AnyIndex, self.index)
         start = perf_counter()
         self.index = None  # its memory is free before the new one grows
         gpus = self._model.ops.device_type == "gpu"
-        self.index = self._encoded(self.token_rows, gpus=gpus)
-        self._age = 0
-        logger.info("Encoded the %s entities of the KB in %.0f s", f"{len(self):,}", perf_counter() - start)
+        rows = self.token_rows if sample is None else self.token_rows.take(sample)
+        self.index, self._sample, self._age = self._encoded(rows, gpus=gpus), sample, 0
+        logger.info("Encoded %s entities of the KB in %.0f s", f"{len(rows):,}", perf_counter() - start)
         return self.index
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.index is not None and self._sample is None
+
+    def find(self, queries: Vectors, k: int, *, within: EntityPlaces | None = None) -> tuple[np.ndarray, EntityPlaces]:
+        """The scores (m, k) and places (m, k) of the `k` entities that are best for each of m `queries`, of those that
+        the latest refresh encoded and, if given, those at the places `within`; -1 where there are fewer."""
+        index = self.refresh() if self.index is None else self.index
+        if self._sample is not None:
+            return self._found(index, self._sample, queries, k, within)
+        scores, found = index.search(queries, k, within=None if within is None else EntityRows(within))
+        return scores, EntityPlaces(found)
 
     def search(self) -> VectorSearch:
         """A search over the whole KB.
 
-        The KB is encoded again unless its vectors are at most `MAX_AGE` updates old: the scores that `spacy train`
+        The KB is encoded again unless all its vectors are at most `MAX_AGE` updates old: the scores that `spacy train`
         shows at the first step of an epoch then cost no pass over the KB beside that of the negatives.
         """
-        index = self.refresh() if self.index is None or self._age > MAX_AGE else self.index
+        index = cast(AnyIndex, self.index) if self._is_whole and self._age <= MAX_AGE else self.refresh()
         return VectorSearch(lambda vectors, k, within: self._found(index, self.rows, vectors, k, within))
 
     def search_over(self, rows: EntityRows) -> VectorSearch:
@@ -158,12 +173,12 @@ class LiveIndex:
 
     @staticmethod
     def _found(
-        index: AnyIndex, rows: EntityRows, vectors: Vectors, k: int, within: EntityRows | None
-    ) -> tuple[np.ndarray, EntityRows]:
-        """What `index`, whose entities are those at `rows`, finds, as rows of the KB."""
-        numbers = None if within is None else EntityRows(np.isin(rows, within).nonzero()[0])
+        index: AnyIndex, names: Numbers, vectors: Vectors, k: int, within: Numbers | None
+    ) -> tuple[np.ndarray, Numbers]:
+        """What `index` finds of entities that are numbered `names` (n,) elsewhere, by these numbers."""
+        numbers = None if within is None else EntityRows(np.isin(names, within).nonzero()[0])
         scores, found = index.search(vectors, k, within=numbers)
-        return scores, EntityRows(np.where(found < 0, found, rows[found]))
+        return scores, cast(Numbers, np.where(found < 0, found, names[found]))
 
     def _encoded(self, rows: TokenRows, *, gpus: bool = False) -> AnyIndex:
         """An index of n entities, numbered from 0, as they are encoded now."""

@@ -24,17 +24,21 @@ class RefreshNegatives:
         every: "epoch": at the first step of every epoch. A number: every so many steps. A list: at these steps,
             ascending; `[0]`: at the first one only, so that negatives are those of the encoder as it was. A schedule
             of thinc: its values, one after the other, are the steps from one refresh to the next.
+        sample: Encode so many entities, drawn anew each time, and take hard negatives from these: a refresh then costs
+            as much whatever the size of the KB, and can come more often. 0: all.
 
     Raises:
-        PelError: every is none of these, or a value of the schedule is under 1.
+        PelError: every is none of these, a value of the schedule is under 1, or sample is under 0.
     """
 
     every: Literal["epoch"] | int | list[int] | Generator = "epoch"
+    sample: int = 0
     _epoch: int | None = field(default=None, init=False, repr=False)  # of the latest refresh
     _to_come: Iterator[int] = field(default_factory=lambda: iter(()), init=False, repr=False)  # steps with a refresh
     _next: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_count(SECTION, "sample", self.sample)
         if isinstance(self.every, list):
             _check_steps(self.every)
         elif not isinstance(self.every, Generator) and self.every != "epoch":
@@ -48,7 +52,7 @@ class RefreshNegatives:
         frozen = nlp.config["training"]["frozen_components"]
         for name, pipe in nlp.pipeline:
             if hasattr(pipe, "refresh_negatives") and name not in frozen:
-                pipe.refresh_negatives()
+                pipe.refresh_negatives(self.sample)
 
     def _is_time(self, step: int, epoch: int) -> bool:
         if self.every == "epoch":

@@ -227,6 +227,16 @@ class TrainingSession:
         self._n_mentions, self._loss = 0, 0.0
         return True
 
+    def refresh_negatives(self, sample: int = 0) -> None:
+        """Encode the KB again, or `sample` entities of it, drawn anew, among which hard negatives are then searched.
+        0, or as many as there are: all."""
+        if not self.objective.negatives.n_hard:
+            return
+        drawn = None
+        if 0 < sample < len(self.live):
+            drawn = EntityPlaces(np.sort(self._rng.choice(len(self.live), sample, replace=False)))
+        self.live.refresh(drawn)
+
     def updated(self) -> None:
         """Note that the weights have changed."""
         for tower in self.model.layers:

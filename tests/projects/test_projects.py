@@ -180,6 +180,7 @@ def test_ranker_and_what_is_learnt_of_it(copied, made_data, tiny_bert):
     other.parent.mkdir(exist_ok=True)
     shutil.copy(made_data / "bc5cdr" / "dev.pubtator", other)
     variables = {"data": made_data, "encoder": tiny_bert, "max_steps": 4, "ranker_steps": 4, "distil_steps": 2}
+    variables |= {"rows_steps": 2, "rows_limit": 4}
     run_project(folder, "all", **variables)
     printed = run_project(folder, "ranker", **variables)
     rows = srsly.read_json(folder / "metrics" / "ranker" / "ranker-0.json")["rows"]
@@ -187,6 +188,10 @@ def test_ranker_and_what_is_learnt_of_it(copied, made_data, tiny_bert):
         assert {"linker", "ranker alone", "both"} <= table.keys() and table["both"]["n_mentions"] == 18
     assert "mentions a second" in printed and set(rows) == {"", "biored"}
     assert "| distilled-vectors |" in run_project(folder, "distil", **variables)
+    run_project(folder, "ranker-rows", **variables)
+    rows = {path.stem: srsly.read_json(path)["rows"][""] for path in (folder / "metrics" / "ranker-rows").iterdir()}
+    assert rows.keys() == {"16-0", "fgsm-0", "64-0", "joint-0"}
+    assert len({one["linker"]["n_mentions"] for one in rows.values()}) == 1
     weights = {
         name: Config().from_disk(folder / "training" / name / "distil.cfg")["components"]["pel_linker"]["distillation"]
         for name in ("distil", "undistilled")

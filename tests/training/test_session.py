@@ -33,7 +33,7 @@ def pipeline(tmp_path):
 def test_negatives_are_refreshed_once_an_epoch(pipeline, monkeypatch):
     nlp, linker, _, _ = pipeline
     refreshed = []
-    monkeypatch.setattr(linker, "refresh_negatives", lambda: refreshed.append(step))
+    monkeypatch.setattr(linker, "refresh_negatives", lambda sample: refreshed.append(step))
     callback = RefreshNegatives()
     for step, epoch in enumerate([0, 0, 0, 1, 1, 2]):
         callback(nlp, {"step": step, "epoch": epoch})
@@ -46,7 +46,7 @@ def test_negatives_are_refreshed_once_an_epoch(pipeline, monkeypatch):
 def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
     nlp, linker, _, _ = pipeline
     refreshed = []
-    monkeypatch.setattr(linker, "refresh_negatives", lambda: refreshed.append(step))
+    monkeypatch.setattr(linker, "refresh_negatives", lambda sample: refreshed.append(step))
     callback = RefreshNegatives(every=3)
     for step, epoch in enumerate([0, 0, 0, 1, 1, 2, 2, 2]):
         callback(nlp, {"step": step, "epoch": epoch})
@@ -56,7 +56,7 @@ def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
 def steps_of(every, n=40):
     """The steps at which negatives are refreshed."""
     refreshed = []
-    pipe = SimpleNamespace(refresh_negatives=lambda: refreshed.append(step))
+    pipe = SimpleNamespace(refresh_negatives=lambda sample: refreshed.append(step))
     nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
     callback = registry.resolve({"block": {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": every}})["block"]
     for step in range(n):
@@ -82,7 +82,7 @@ def test_negatives_are_refreshed_by_a_schedule(every, expected):
 
 def test_a_training_that_starts_again_has_the_list_again():
     callback, refreshed = RefreshNegatives(every=[0, 2]), []
-    pipe = SimpleNamespace(refresh_negatives=lambda: refreshed.append(step))
+    pipe = SimpleNamespace(refresh_negatives=lambda sample: refreshed.append(step))
     nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
     for step in [0, 1, 2, 3, 0, 1, 2]:
         callback(nlp, {"step": step, "epoch": 0})
@@ -93,6 +93,11 @@ def test_a_training_that_starts_again_has_the_list_again():
 def test_another_rhythm_is_refused(every):
     with pytest.raises(PelError, match=re.escape(f"[training.before_update]: every = {every!r}")):
         RefreshNegatives(every=every)
+
+
+def test_a_sample_of_less_than_none_is_refused():
+    with pytest.raises(PelError, match=re.escape("[training.before_update]: sample = -1")):
+        RefreshNegatives(sample=-1)
 
 
 def test_a_schedule_that_stands_still_is_refused_when_it_does():
@@ -363,3 +368,44 @@ def test_without_context_the_same_form_has_one_answer(tmp_path):
             doc.ents = [doc.char_span(doc.text.index("aspirin"), doc.text.index("aspirin") + 7, label="X")]
         one, other = (doc.ents[0]._.kb_ents for doc in map(pipeline, docs))
         assert one == other and len(one) == 5
+
+
+def hard_negatives(linker, examples, sample):
+    """The places of the hard negatives that an update is trained against, and of all that could have been."""
+    linker.refresh_negatives(sample)
+    linker.update(examples)
+    draw = linker.session.latest_draw
+    _, places = linker.session.live.find(draw.queries, len(linker.kb))
+    return {*draw.part.places_of(draw.hard).ravel().tolist()} - {-1}, {*places.ravel().tolist()} - {-1}
+
+
+def test_hard_negatives_of_a_sample_are_of_it_alone(tmp_path):
+    hard = {"@misc": "spacy_pel.HardNegatives.v1", "n": 2}
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), negatives=hard
+    )
+    drawn = [hard_negatives(linker, examples, 5) for _ in range(6)]
+    assert all(len(sample) == 5 and found and found <= sample for found, sample in drawn)
+    assert len({frozenset(sample) for _, sample in drawn}) > 1
+    assert len(hard_negatives(linker, examples, len(linker.kb))[1]) == len(linker.kb)
+
+
+def test_a_sample_and_types_are_both_kept_to(tmp_path):
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives={"@misc": "spacy_pel.HardNegatives.v1", "n": 2},
+        types_by_label={"X": ["Disease"]},
+    )
+    found, sample = hard_negatives(linker, examples, 8)
+    live = linker.session.live
+    allowed = live.places_of(linker.kb.rows_allowed(linker.settings.allowed_for("X"))).tolist()
+    assert found and found <= sample & {*allowed}
+
+
+def test_scores_over_the_kb_are_of_all_of_it_after_a_sample(pipeline):
+    _, linker, *_ = pipeline
+    linker.refresh_negatives(3)
+    live = linker.session.live
+    queries = Queries([""] * len(linker.kb), encode_entity_rows(linker.model, live.token_rows))
+    assert live.search()(queries, 1, None).rows.tolist() == linker.kb.live_rows.tolist()

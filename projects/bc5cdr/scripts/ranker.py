@@ -49,6 +49,7 @@ def train(
     names: Annotated[float, typer.Option(help="Names of the KB for each mention, half of them in texts")] = 0.0,
     from_linker: Annotated[bool, typer.Option(help="Begin with the linker's encoder of mentions")] = False,
     fgsm: Annotated[float, typer.Option(help="epsilon; 0: without")] = 0.0,
+    layer: Annotated[str, typer.Option(help="What FGSM steps on: sum, or normalised, behind the LayerNorm")] = "sum",
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 1160,
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
@@ -64,7 +65,8 @@ def train(
     config["corpora"]["train"]["ratio"] = names
     if from_linker:
         del config["initialize"]["components"]["pel_ranker"]["encoder_loader"]
-    ranker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm} if fgsm else None
+    adversarial = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm, "layer": layer}
+    ranker["adversarial"] = adversarial if fgsm else None
     config["training"]["max_steps"], config["training"]["eval_frequency"] = steps, max(steps // 4, 1)
     config["system"]["seed"] = seed
     output.mkdir(parents=True, exist_ok=True)
@@ -81,6 +83,7 @@ def measure(
     known: Annotated[Path, typer.Option(help="The training corpus, which tells seen ids")],
     other: Annotated[Path | None, typer.Option(help="Another corpus: tuned on all of CORPUS")] = None,
     gain: Annotated[float, typer.Option(help="The share of the gain for the last row")] = GAIN,
+    limit: Annotated[int, typer.Option(help="Documents of CORPUS; 0: all")] = 0,
 ) -> None:
     """Tune on every second document and measure on the others, and the other way round: recall and NIL of the linker,
     of the ranker's scores alone, of both, and of both where no more mentions are ranked than most of the gain needs;
@@ -88,7 +91,7 @@ def measure(
     nlp = spacy.load(pipeline)
     name, linker = find_linker(nlp)
     ranker: Any = nlp.get_pipe("pel_ranker")
-    docs = list(read_docs(corpus, nlp.vocab))
+    docs = list(read_docs(corpus, nlp.vocab))[: limit or None]
     seen = {id_ for mention in gold_of(read_docs(known, nlp.vocab), linker.kb) for id_ in mention.ids}
     mentions, found, scores, seconds = scored(linker, ranker, docs)
     number = {id(doc): i for i, doc in enumerate(docs)}
