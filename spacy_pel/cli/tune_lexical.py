@@ -26,8 +26,8 @@ def tune_lexical(
     """Fit the weights of names, and store them in the pipeline. It searches its KB by vectors and by names, and ranks
     by the weighted mean of both. What `tune-nil` stored is dropped: run it again.
 
-    Without DEV they are fitted to names of the KB: half of them are held out, so that only the other names of
-    their entities can find these. Few mentions hardly move the weights from the defaults.
+    Without DEV they are fitted to names of the KB. Of a fifth of them the entity is held out, of half of the others the
+    name, so that only other names can find it. Few mentions hardly move the weights from the defaults.
 
     Example: python -m spacy pel tune-lexical linker corpus/dev.spacy
 
