@@ -35,7 +35,7 @@ def main(
         parts[mention.span.label_].append(ranked)
     output.mkdir(parents=True, exist_ok=True)
     for label, found in parts.items():
-        values: dict[str, Any] = link_metrics(found, linker.kb, nil_threshold=linker.threshold)
+        values: dict[str, Any] = link_metrics(found, linker.kb, nil_threshold=linker.threshold, as_linked=True)
         srsly.write_json(output / f"{label}.json", {"corpus": str(corpus), **values})
         typer.echo(f"{output / label}.json: {values['n_in_kb']:,} mentions, recall@1 {values['recall_at_1']}")
 

@@ -19,7 +19,7 @@ from ..tuning.nil import nil_curve
 from ..tuning.tuned import Tuned
 from .end_to_end import end_to_end
 from .metrics import link_metrics
-from .ranking import CanRank, Reranked, rank_gold
+from .ranking import CanRank, Reranked, rank_mentions
 
 MIN_DEPTH = 64  # recall_at_64 is always reported
 
@@ -147,9 +147,9 @@ def measure(
         known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
         known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
     start = perf_counter()
-    ranked = rank_gold(linker, docs, k=max(MIN_DEPTH, linker.settings.top_k), progress=progress)
+    ranked = rank_mentions(linker, mentions, max(MIN_DEPTH, linker.settings.top_k), progress=progress)
     seconds = perf_counter() - start
-    metrics = link_metrics(ranked, kb, nil_threshold=linker.threshold, **known)
+    metrics = link_metrics(ranked, kb, nil_threshold=linker.threshold, as_linked=True, **known)
     metrics["mentions_per_second"] = metrics["n_mentions"] / seconds
     metrics["n_gold_ids"] = len(gold_ids - {NIL})
     metrics["n_gold_ids_missing"] = sum(id_ not in kb for id_ in gold_ids - {NIL})

@@ -15,6 +15,7 @@ def link_metrics(
     kb_ids: Container[str],
     *,
     nil_threshold: float | None = None,
+    as_linked: bool = False,
     train_ids: Container[str] | None = None,
     ambiguous_forms: Container[str] | None = None,
 ) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def link_metrics(
     - `ambiguous_recall_at_1`: over the `n_ambiguous` of them whose form is in `ambiguous_forms`, where only the context
       can tell; None without such forms given.
     - `nil_precision`, `nil_recall`, `nil_f1`: the NIL class, predicted where what the threshold is held against (see
-      `RankedMention.held`) is below it.
+      `RankedMention.held`) is below it; with `as_linked` where it was linked so, by a linker with that threshold.
     - `all_recall_at_k` (k = 1, 64): over all annotated mentions, NIL being one more class: a mention under the
       threshold predicts NIL at every k, one at or above it never does. Like the nil_* before, None without a threshold.
     - `nil_auprc`: average precision of the same, negated, for the NIL class; read it beside `nil_base_rate`, its value
@@ -67,7 +68,7 @@ def link_metrics(
         metrics["n_ambiguous"] = int(ambiguous.sum())
         metrics["ambiguous_recall_at_1"] = recall(1, ambiguous)
     if nil_threshold is not None:
-        under = held < nil_threshold
+        under = np.array([one.called_nil for one in annotated], dtype=bool) if as_linked else held < nil_threshold
         metrics["nil_precision"] = _mean(nil[under])
         metrics["nil_recall"] = _mean(under[nil])
         metrics["nil_f1"] = _fraction(2 * (nil & under).sum(), nil.sum() + under.sum())

@@ -71,7 +71,7 @@ def score_links(
             live.search_over(_gold_and_others(mentions, linker.kb, kb_sample, seed)) if kb_sample else live.search()
         )
     ranked = rank_mentions(linker, mentions, k=64, **options)
-    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold)
+    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, as_linked=True)
     return {key: metrics[key.removeprefix("nel_")] for key in NO_SCORES}
 
 

@@ -17,6 +17,10 @@ class UnknownId(PelError, KeyError):
         super().__init__(
             f'{path}: no entity has the id "{id}"; look for it by name with `python -m spacy pel kb search`.'
         )
+        self._named = path, id
+
+    def __reduce__(self) -> tuple:
+        return type(self), self._named
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -19,7 +19,7 @@ def stamp_of(loaded: RecordLinker) -> Stamp:
     nlp, linker = loaded.nlp, loaded.linker
     others = nlp.to_bytes(exclude=["vocab", "meta.json", loaded.name])
     stamp = {
-        "encoders": linker.fingerprints,
+        "encoders": {**linker.fingerprints, "mentions": linker.mention_fingerprint},
         "settings": asdict(linker.settings),
         "tuned": linker.tuned.to_dict(),
         "components": blake2b(others, digest_size=16).hexdigest(),

@@ -143,6 +143,14 @@ def training_mentions(example: Example, use_gold_ents: bool, spans_key: str | No
     return [mention for mention in mentions if (mention.span.start_char, mention.span.end_char) in predicted]
 
 
+def mentions_to_learn(
+    examples: Iterable[Example], use_gold_ents: bool, spans_key: str | None, *, predicted: bool
+) -> list[GoldMention]:
+    """Return the `training_mentions` of `examples`, in their predicted Docs if `predicted`, else in the references."""
+    found = ((eg, training_mentions(eg, use_gold_ents, spans_key)) for eg in examples)
+    return [one for eg, mentions in found for one in (on_predicted(mentions, eg) if predicted else mentions)]
+
+
 def check_gold_ids(mentions: Iterable[GoldMention], kb: HasIds) -> None:
     """Log how many gold ids `kb` lacks.
 

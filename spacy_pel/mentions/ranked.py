@@ -22,6 +22,7 @@ class RankedMention(NamedTuple):
         form: As in `GoldMention.form`.
         probability: As in `Link.probability`.
         confidence: As in `Link.confidence`.
+        called_nil: Whether it was linked to NIL.
     """
 
     gold: tuple[str, ...]
@@ -29,11 +30,13 @@ class RankedMention(NamedTuple):
     form: str = ""
     probability: float | None = None
     confidence: float | None = None
+    called_nil: bool = False
 
     @classmethod
     def of(cls, mention: GoldMention, link: Link) -> RankedMention:
         """A gold mention with what a linker has made of it."""
-        return cls(mention.ids, link.candidates, mention.form, link.probability, link.confidence)
+        called_nil = link.kb_id == NIL
+        return cls(mention.ids, link.candidates, mention.form, link.probability, link.confidence, called_nil)
 
     @property
     def top_score(self) -> float:

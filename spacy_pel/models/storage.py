@@ -72,6 +72,24 @@ def fingerprint(model: Model, kind: str = ENTITY) -> str:
     if kind != ENTITY:
         settings["kind"] = kind
         settings |= {} if builder.settings.mentions == "windows" else {"mentions": builder.settings.mentions}
+    return _digest(settings, builder, weights)
+
+
+def mention_fingerprint(model: Model) -> str:
+    """Return a SHA-256 of all that decides the vector of a mention: the settings of the bi-encoder, the tokenizer, and
+    the weights of the tower that reads mentions; of a listener those of its projection, not of the pipe it listens to.
+
+    Raises:
+        PelError: The bi-encoder has no weights.
+    """
+    builder, module = row_builder(model), tower_module(model.get_ref("mention_tower"))
+    settings = {key: value for key, value in model.attrs["settings"].items() if key != "precision"}
+    config = getattr(getattr(module, "transformer", None), "config", None)
+    settings |= {key: getattr(config, key, None) for key in SHAPE}
+    return _digest(settings, builder, module.state_dict())
+
+
+def _digest(settings: dict[str, Any], builder: RowBuilder, weights: dict[str, Any]) -> str:
     digest = hashlib.sha256(srsly.json_dumps(settings, sort_keys=True).encode())
     digest.update(builder.tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(weights.items()):

@@ -14,10 +14,7 @@ from spacy.util import logger
 from ..errors import PelError
 from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
-from ..kb.kinds import ENTITY, NAMES
 from ..mentions.gold import GoldMention
-from ..models.listener import listens
-from ..models.storage import fingerprint
 
 
 class KeptCandidates:
@@ -77,10 +74,10 @@ class KeptCandidates:
 def _stamp(linker: Any) -> str:
     """What decides the candidates: the encoder, the KB as it is, and how the linker searches."""
     kb, settings = linker.require_kb(), linker.settings
-    towers = [fingerprint(linker.model, kind) for kind in ((ENTITY,) if listens(linker.model) else (ENTITY, NAMES))]
+    towers = linker.fingerprints, linker.mention_fingerprint
     kb_now = kb.meta["build"], kb.n_rows, kb.n_removed
     how = settings.top_k, settings.vectors, settings.resolve_abbreviations, settings.types, settings.types_by_label
-    how = *how, *settings.with_codes
+    how = *how, *settings.with_codes, settings.n_probe
     return _digest(repr((towers, kb_now, how, linker.name_weights)))
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .tuning import TunedNames, TunedNil
 
 EXAMPLES_CHECKED = 1000
+MENTIONS = "mentions"  # among the fingerprints by kind of vectors: of the tower that reads mentions
 
 
 class PelLinker(Upstream, TrainablePipe):
@@ -261,6 +262,15 @@ class PelLinker(Upstream, TrainablePipe):
             self._fingerprints[kind] = fingerprint(self.model, kind)
         return self._fingerprints[kind]
 
+    @property
+    def mention_fingerprint(self) -> str:
+        """That of the tower that reads mentions: with `fingerprints` it tells what the vectors make of a mention."""
+        from ..models.storage import mention_fingerprint
+
+        if MENTIONS not in self._fingerprints:
+            self._fingerprints[MENTIONS] = mention_fingerprint(self.model)
+        return self._fingerprints[MENTIONS]
+
     def require_kb(self) -> "KnowledgeBase":
         """The KB.
 
@@ -335,15 +345,15 @@ class PelLinker(Upstream, TrainablePipe):
             kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
 
         Raises:
-            PelError: If one of the three is missing, or if none of the first gold ids is in the KB.
+            PelError: If the encoder or the KB is missing, or if none of the first gold ids is in the KB.
         """
         from .initializing import load_encoder, load_kb
 
         validate_get_examples(get_examples, "PelLinker.initialize")
         load_encoder(self.model, self.name, encoder_loader, nlp)
         self.set_model(self.model)
-        self.set_kb(load_kb(self.kb, self.name, kb_loader))
         self.tuned = Tuned()
+        self.set_kb(load_kb(self.kb, self.name, kb_loader))
         examples = islice(get_examples(), EXAMPLES_CHECKED)
         check_gold_ids((mention for eg in examples for mention in gold_mentions(eg.reference)), self.require_kb())
 

@@ -77,7 +77,7 @@ def warn_of_other_scores(ranker: Any) -> None:
             "tune-ranker` on the pipeline saved in that precision.",
             stacklevel=4,
         )
-    elif ranker.tuned.behind not in (None, digest_of(ranker.linker)):
+    elif ranker.tuned.behind is not None and ranker.tuned.behind != digest_of(ranker.linker):
         warnings.warn(
             f"{ranker.name} was tuned behind another {ranker.linker.name}, or before that was tuned or indexed again: "
             "its order, probabilities and NIL may be wrong. Run `python -m spacy pel tune-ranker` again.",
@@ -92,9 +92,10 @@ def warn_of_dropped_threshold(name: str) -> None:
 
 def warn_of_unsaved(name: str, settings: Any, section: Mapping[str, Any]) -> None:
     """Warn of `settings` of the component `name` that are others than in its `section` of the `config.cfg` that spaCy
-    has written. What is not in there is not known."""
-    there = {key: value for key, value in asdict(settings).items() if key in section}
-    others = [key for key, value in json.loads(json.dumps(there)).items() if value != section[key]]
+    has written. What is not in there, or is a variable of it, is not known."""
+    known = {key: value for key, value in section.items() if "${" not in json.dumps(value)}
+    there = {key: value for key, value in asdict(settings).items() if key in known}
+    others = [key for key, value in json.loads(json.dumps(there)).items() if value != _as_set(value, known[key])]
     if others:
         keys = ", ".join(others)
         warnings.warn(
@@ -102,6 +103,11 @@ def warn_of_unsaved(name: str, settings: Any, section: Mapping[str, Any]) -> Non
             f'that too, nlp.get_pipe_config("{name}")["{others[0]}"] = …, or set it again after loading.',
             stacklevel=4,
         )
+
+
+def _as_set(value: Any, asked: Any) -> Any:
+    """What a config has `asked` for, as the setting of that `value` has it: null may be an empty dict there."""
+    return {} if asked is None and value == {} else asked
 
 
 def warn_if_not_in_force(name: str, key: str, setting: Any) -> None:

@@ -17,7 +17,7 @@ from thinc.api import Model, Optimizer
 
 from ..checks import check_count, check_flag, check_number, refused
 from ..errors import PelError
-from ..mentions.gold import check_gold_ids, gold_mentions, training_mentions, with_successors
+from ..mentions.gold import check_gold_ids, gold_mentions, mentions_to_learn, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
 from .settings import Threshold
 from .with_settings import WithSettings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..search.explanation import Explanation
     from ..training.adversarial import FGSM
     from ..training.ranking import RankingSession
+    from ..tuning.ranking import RankTuned
     from .choices import Choices
     from .linker import PelLinker
     from .ranker_tuning import TunedRanker
@@ -203,9 +204,15 @@ class PelRanker(WithSettings, TrainablePipe):
         return rerank(self, spans, links)
 
     @property
+    def in_force(self) -> "RankTuned":
+        """What was tuned; without a NIL threshold where `nil_threshold` of the linker is not "tuned", and so wins."""
+        return self.tuned if self.require_linker().settings.nil_threshold == "tuned" else self.tuned.without_nil()
+
+    @property
     def threshold(self) -> float | None:
         """The NIL threshold in force: the ranker's, where one was tuned, or that of the linker."""
-        return self.require_linker().threshold if self.tuned.nil_threshold is None else self.tuned.nil_threshold
+        own = self.in_force.nil_threshold
+        return self.require_linker().threshold if own is None else own
 
     def tune(self, docs: Iterable[Doc], **options: Any) -> "TunedRanker":
         """Fit to the gold mentions of `docs` what the scores of the linker count beside the ranker's, the probability
@@ -240,13 +247,17 @@ class PelRanker(WithSettings, TrainablePipe):
             nlp: The pipeline, which is not used.
             encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there, and begins with a copy of
                 the linker's encoder of mentions where there are none.
-            candidates: A file where the candidates are kept for the next training; None: they are not.
+            candidates: A file where the candidates are kept for the next training; None: they are not. With
+            `spacy_pel.TransformerListener.v1` in the linker they are found batch by batch, since a `transformer` pipe
+            has to read the Docs first.
 
         Raises:
-            PelError: Without a linker and its KB, or if none of the first gold ids is in the KB.
+            PelError: Without a linker and its KB, if none of the first gold ids is in the KB, or if `candidates` of
+                such a linker are to be kept.
         """
         from ..models.bi_encoder import encoder_of
         from ..models.cross_encoder import has_encoder, set_encoder
+        from ..models.listener import listens
         from ..tuning.ranking import RankTuned
 
         validate_get_examples(get_examples, "PelRanker.initialize")
@@ -255,11 +266,16 @@ class PelRanker(WithSettings, TrainablePipe):
             set_encoder(self.model, encoder_loader())
         elif not has_encoder(self.model):
             set_encoder(self.model, encoder_of(linker.model))
+        lent = listens(linker.model)
+        if lent and candidates is not None:
+            section, path = f"[initialize.components.{self.name}]", str(candidates)
+            advice = f"{linker.name} reads what a transformer pipe lends, and that may learn; leave it out"
+            raise refused(section, "candidates", path, advice)
         self.session, self.tuned = None, RankTuned()
         mentions = [mention for eg in get_examples() for mention in gold_mentions(eg.reference) if mention.is_linked]
         check_gold_ids(mentions[:EXAMPLES_CHECKED], linker.require_kb())
         kept = self._begin(candidates)
-        if self.settings.use_gold_ents:
+        if self.settings.use_gold_ents and not lent:
             kept.of(with_successors(mentions, linker.require_kb()), progress=True)
             kept.write()
 
@@ -307,9 +323,11 @@ class PelRanker(WithSettings, TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "PelRanker.update")
+        from ..models.listener import listens
+
         linker, session = self.require_linker(), self.begin_training()
         key, gold = linker.settings.spans_key, self.settings.use_gold_ents
-        mentions = [mention for eg in examples for mention in training_mentions(eg, gold, key)]
+        mentions = mentions_to_learn(examples, gold, key, predicted=listens(linker.model))
         assert self._choices is not None
         choices = self._choices.of(with_successors(mentions, linker.require_kb()))
         losses[self.name] += session.accumulate(choices)

@@ -26,8 +26,8 @@ def explained(ranker: Any, span: Span, k: int) -> Explanation:
         return by_linker
     scores = scores_of(ranker, [span], [before])
     made, evidence = in_order([before], scores, ranker.tuned.weight)
-    (link,) = decided(made, evidence, ranker.tuned)
-    fitted = ranker.tuned.in_kb
+    (link,) = decided(made, evidence, ranker.in_force)
+    fitted = ranker.in_force.in_kb
     own = dict(zip((id_ for id_, _ in before.candidates), scores[0].tolist(), strict=False))
     return Explanation(
         span.text,
@@ -46,8 +46,9 @@ def explained(ranker: Any, span: Span, k: int) -> Explanation:
 def _reason(link: Link, before: Link, ranker: Any) -> str:
     first, second = before.candidates[0][0], link.candidates[0][0]
     order = "the ranker and the linker have the same first" if first == second else f"the linker's first was {first}"
-    if ranker.tuned.in_kb is None or ranker.tuned.nil_threshold is None:
+    tuned = ranker.in_force
+    if tuned.in_kb is None or tuned.nil_threshold is None:
         return f"{order}, and the linker calls it NIL" if before.kb_id == NIL else order
     relation = "is under" if link.kb_id == NIL else "reaches"
     held = f"the probability that the KB has it, {link.confidence:.3f}"
-    return f"{order}; {held}, {relation} the NIL threshold of {ranker.tuned.nil_threshold:.3f}"
+    return f"{order}; {held}, {relation} the NIL threshold of {tuned.nil_threshold:.3f}"

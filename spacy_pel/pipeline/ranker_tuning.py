@@ -22,6 +22,7 @@ from ..tuning.enough import few_for_threshold
 from ..tuning.nil import NilThreshold, Outcomes, tune_threshold
 from ..tuning.ranking import RankTuned, both_scored_in, decided, digest_of, in_order
 from ..tuning.resampling import Interval, f1_elsewhere
+from .notices import warn_if_not_in_force
 from .ranking import scores_of
 
 PRIOR = 10.0  # of the weight of the linker's score: its cosines differ by tenths, scores of a ranker by ones
@@ -117,14 +118,25 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
     mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
     found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
     links = linker.links([one.found for one in found])
+    if gain is not None:
+        _check_probabilities(links)
     scores = scores_of(ranker, [one.span for one in mentions], links, progress=progress)
     tuned, told = fit_ranker(Ranking(mentions, links, scores), linker.kb, gain)
-    ranker.tuned = replace(tuned, behind=digest_of(linker), scored_in=both_scored_in(ranker))
+    keep(ranker, tuned)
+    if tuned.nil_threshold is not None:
+        warn_if_not_in_force(linker.name, "nil_threshold", linker.settings.nil_threshold)
     return told
+
+
+def keep(ranker: Any, tuned: RankTuned) -> None:
+    """Let `ranker` rank by what was `tuned` behind the linker that it has, as that is now."""
+    ranker.tuned = replace(tuned, behind=digest_of(ranker.linker), scored_in=both_scored_in(ranker))
 
 
 def fit_ranker(ranking: Ranking, kb: Any, gain: float | None = None) -> tuple[RankTuned, TunedRanker]:
     """What `tune_ranker` keeps, and what it finds."""
+    if gain is not None:
+        _check_probabilities(ranking.links)
     weight = _weight(ranking)
     found = _decision(ranking, weight, kb)
     before, alone, after = (
@@ -145,6 +157,20 @@ def fit_ranker(ranking: Ranking, kb: Any, gain: float | None = None) -> tuple[Ra
         below=tuned.rerank_below,
         too_few=found.too_few,
     )
+
+
+def _have_probabilities(links: Sequence[Link]) -> bool:
+    return all(link.probability is not None for link in links if link.candidates)
+
+
+def _check_probabilities(links: Sequence[Link]) -> None:
+    """Check that each of `links` has a probability.
+
+    Raises:
+        PelError: One has none.
+    """
+    if not _have_probabilities(links):
+        raise PelError("the linker has no probabilities to tell which mentions need to be ranked: run `tune-nil` first")
 
 
 def _recall(outcomes: Outcomes) -> float:
@@ -197,7 +223,7 @@ def _decision(ranking: Ranking, weight: float, kb: Any) -> _Decided:
 
 def _costs(links: Sequence[Link], before: Outcomes, after: Outcomes) -> list[Cost]:
     """Recall@1 where only the mentions of which the linker is least sure are ranked anew, from none to all."""
-    if not all(link.probability is not None for link in links if link.candidates):
+    if not _have_probabilities(links):
         return []
     sure = np.array([link.probability or 0.0 for link in links])
     costs = []
@@ -210,14 +236,9 @@ def _costs(links: Sequence[Link], before: Outcomes, after: Outcomes) -> list[Cos
 
 
 def _below(costs: Sequence[Cost], gain: float | None) -> float | None:
-    """The least probability under which mentions must be ranked anew for that share of the gain.
-
-    Raises:
-        PelError: The linker has no probabilities.
-    """
+    """The least probability under which mentions must be ranked anew for that share of the gain."""
     if gain is None:
         return None
-    if not costs:
-        raise PelError("the linker has no probabilities to tell which mentions need to be ranked: run `tune-nil` first")
     least, most = costs[0].recall_at_1, costs[-1].recall_at_1
-    return next(one.below for one in costs if one.recall_at_1 >= least + gain * (most - least))
+    wanted = min(least + gain * (most - least), most)  # rounding may lift it over the most
+    return next(one.below for one in costs if one.recall_at_1 >= wanted)

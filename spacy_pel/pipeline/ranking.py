@@ -28,6 +28,9 @@ class CanRank(Protocol):
     settings: Any
     tuned: RankTuned
 
+    @property
+    def in_force(self) -> RankTuned: ...
+
     def require_linker(self) -> Any: ...
 
 
@@ -39,7 +42,7 @@ def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> lis
     chosen = [links[i] for i in doubtful]
     scores = scores_of(ranker, [spans[i] for i in doubtful], chosen)
     ranked = list(links)
-    made = decided(*in_order(chosen, scores, ranker.tuned.weight), ranker.tuned)
+    made = decided(*in_order(chosen, scores, ranker.tuned.weight), ranker.in_force)
     for i, link in zip(doubtful, made, strict=True):
         ranked[i] = link
     return ranked

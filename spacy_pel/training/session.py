@@ -16,7 +16,7 @@ from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, both_ways
 from ..kb.several import Vectors
-from ..mentions.gold import GoldMention, on_predicted, training_mentions, with_successors
+from ..mentions.gold import GoldMention, mentions_to_learn, with_successors
 from ..models.bi_encoder import in_numpy, row_builder, score_of
 from ..models.encoder import freeze, set_layer, tower_module
 from ..models.listener import lent_states, listens
@@ -105,11 +105,9 @@ class TrainingSession:
     ) -> float:
         """`accumulate` for the `training_mentions` of `examples`, read in their predicted Docs where a `transformer`
         pipe has read these."""
-        mentions = [training_mentions(eg, use_gold_ents, spans_key) for eg in examples]
-        if listens(self.model):
-            mentions = [on_predicted(own, eg) for own, eg in zip(mentions, examples, strict=True)]
+        mentions = mentions_to_learn(examples, use_gold_ents, spans_key, predicted=listens(self.model))
         with lent_states(self.model, [eg.predicted for eg in examples]):
-            return self.accumulate([mention for own in mentions for mention in own], allowed_for)
+            return self.accumulate(mentions, allowed_for)
 
     def accumulate(self, mentions: Sequence[GoldMention], allowed_for: AllowedFor = lambda label: None) -> float:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty

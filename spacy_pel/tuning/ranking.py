@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -68,6 +68,10 @@ class RankTuned:
         """Whether links have one."""
         return self.right is not None
 
+    def without_nil(self) -> RankTuned:
+        """What is left where the linker decides on NIL."""
+        return replace(self, in_kb=None, nil_threshold=None)
+
     def without_probabilities(self) -> RankTuned:
         """What is left where scores are others."""
         return RankTuned(weight=self.weight)
@@ -102,9 +106,10 @@ def both_scored_in(ranker: Any) -> tuple[str, str]:
 
 
 def digest_of(linker: Any) -> str:
-    """What tells one tuning of a linker from another: the build of its KB, what was tuned, the weights in force."""
-    weights = linker.name_weights
-    state = linker.kb.meta["build"], linker.tuned.to_dict(), weights and weights.as_setting()
+    """What tells one tuning of a linker from another: the build of its KB, its encoders, what was tuned, the weights in
+    force."""
+    weights, encoders = linker.name_weights, [linker.fingerprints, linker.mention_fingerprint]
+    state = linker.kb.meta["build"], encoders, linker.tuned.to_dict(), weights and weights.as_setting()
     return blake2b(json_dumps(_rounded(state), sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

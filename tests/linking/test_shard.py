@@ -11,7 +11,8 @@ from tiny import SENTENCES
 from spacy_pel.linking import shard as module
 from spacy_pel.linking.link_batch import LinkBatch
 from spacy_pel.linking.shard import LinkShard, Shard, finished
-from spacy_pel.linking.stamp import stamp_of
+from spacy_pel.linking.stamp import differences, stamp_of
+from spacy_pel.models.encoder import tower_module
 
 TEXTS = [text for text, _ in SENTENCES]
 
@@ -31,6 +32,14 @@ def shard(tmp_path):
 def write(shard, texts):
     shard.source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     return shard
+
+
+def test_the_stamp_is_another_where_only_the_tower_of_mentions_is(pipeline):
+    first, second = (LinkBatch(str(pipeline)).load() for _ in range(2))
+    assert stamp_of(first) == stamp_of(second)
+    next(tower_module(second.linker.model.get_ref("mention_tower")).parameters()).data[:, 0] += 0.1
+    second.linker.set_model(second.linker.model)
+    assert differences(stamp_of(first), stamp_of(second)) == ["encoders"]
 
 
 def test_a_disk_that_is_full_leaves_no_report_of_what_is_not_there(link, shard, monkeypatch):

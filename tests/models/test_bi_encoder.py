@@ -28,7 +28,7 @@ from spacy_pel.models.cross_encoder import make_cross_encoder
 from spacy_pel.models.cross_encoder import set_encoder as set_cross_encoder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
-from spacy_pel.models.storage import fingerprint, load, save
+from spacy_pel.models.storage import fingerprint, load, mention_fingerprint, save
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,18 @@ def test_fingerprint_is_that_of_what_decides_entity_vectors(encoder):
         assert fingerprint(build(encoder, **settings)) != first
     for settings in ({"mention_length": 16}, {"precision": "bf16"}):
         assert fingerprint(build(encoder, **settings)) == first
+
+
+def test_the_other_fingerprint_is_that_of_what_decides_vectors_of_mentions(encoder):
+    model = build(encoder)
+    first = mention_fingerprint(model)
+    assert first == mention_fingerprint(build(encoder, precision="bf16")) and len(first) == 64
+    nudge(model, "entity_tower")
+    assert mention_fingerprint(model) == first
+    nudge(model, "mention_tower")
+    assert mention_fingerprint(model) != first
+    for settings in ({"mention_length": 16}, {"context": 4}, {"pooling": "mention"}):
+        assert mention_fingerprint(build(encoder, **settings)) != first
 
 
 def test_towers_are_two_unless_shared(encoder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -19,6 +20,7 @@ from spacy_pel.mentions.links import Link
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.pipeline.candidates import KeptCandidates
 from spacy_pel.pipeline.choices import Choices
+from spacy_pel.pipeline.ranker_tuning import Cost, _below
 from spacy_pel.pipeline.upstream import Upstream
 from spacy_pel.tuning.ranking import RankTuned
 
@@ -407,6 +409,52 @@ def test_tuning(nlp, linker, ranker, monkeypatch):
                 assert ent.kb_id_ == NIL and ent._.kb_prob < 0.5
             elif gold.kb_id_ in dict(ent._.kb_ents):
                 assert ent.kb_id_ == gold.kb_id_ and ent._.kb_prob > 0.5
+
+
+def test_the_whole_gain_needs_no_more_mentions_than_all(nlp, linker, ranker, monkeypatch):
+    docs = repeated(nlp)
+    linker.tune_nil(docs)
+    Knows(monkeypatch)
+    tuned = ranker.tune(docs, gain=1.0)
+    assert next(one for one in tuned.costs if one.below == tuned.below).recall_at_1 == tuned.after
+
+
+def test_a_share_of_the_gain_that_rounding_lifts_over_all_of_it():
+    least, most = 2 / 22, 9 / 22
+    assert least + 1.0 * (most - least) > most
+    costs = [Cost(0.0, 0.1, least), Cost(1.0, 0.9, most)]
+    assert _below(costs, 1.0) == 0.9
+
+
+@pytest.mark.parametrize(("setting", "nil"), [(None, False), (-1.0, False), (1.0, True)])
+def test_a_nil_threshold_that_is_set_on_the_linker_wins(nlp, linker, ranker, monkeypatch, setting, nil):
+    docs = repeated(nlp)
+    linker.tune_nil(docs, by_score=True)
+    Knows(monkeypatch)
+    assert ranker.tune(docs).nil is not None
+    linker.nil_threshold = setting
+    assert ranker.threshold == setting
+    span = next(one for doc in docs for one in doc.spans["gold_mentions"] if one.kb_id_ == NIL)
+    assert (ranker.explain(span).kb_id == NIL) is nil
+    (link,) = ranker.rerank([span], linker.links(linker.find([span], 8)))
+    assert (link.kb_id == NIL) is nil and link.probability is not None
+    with pytest.warns(UserWarning, match=re.escape(f"nil_threshold = {'null' if setting is None else setting} wins")):
+        ranker.tune(docs)
+
+
+def test_nil_is_measured_as_it_is_linked(nlp, linker, ranker, monkeypatch):
+    """Where the ranker leaves mentions alone, the linker's confidence of these is not held against its threshold."""
+    docs = repeated(nlp)
+    linker.tune_nil(docs, by_score=True)
+    Knows(monkeypatch)
+    ranker.tune(docs)
+    ranker.rerank_below = 0.5
+    linked_as = [ent.kb_id_ == NIL for doc in nlp.pipe(repeated(nlp)) for ent in doc.ents]
+    gold = [one.kb_id_ == NIL for doc in docs for one in doc.spans["gold_mentions"]]
+    found = evaluate(nlp, docs)
+    both = sum(one and other for one, other in zip(linked_as, gold, strict=True))
+    assert 0 < sum(linked_as) < len(gold)
+    assert (found["nil_precision"], found["nil_recall"]) == (both / sum(linked_as), both / sum(gold))
 
 
 def test_with_few_nil_mentions_the_linker_decides(nlp, linker, ranker, monkeypatch):

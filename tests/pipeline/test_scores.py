@@ -33,6 +33,17 @@ def build(path, score, **overrides):
     return make_pipeline(write_encoder(path / "encoder"), make_kb(path / "kb"), model=model, **{**DOT, **overrides})
 
 
+@pytest.mark.parametrize("score", SCORES)
+def test_a_ranker_is_trained_behind_it(score, tmp_path):
+    nlp, linker, examples, optimizer = build(tmp_path, score)
+    linker.index(progress=False)
+    model = {"@architectures": "spacy_pel.CrossEncoder.v1", "mention_length": 24, "entity_length": 24}
+    ranker = nlp.add_pipe("pel_ranker", config={"top_n": 4, "model": model, "adversarial": None})
+    ranker.initialize(lambda: examples, nlp=nlp, candidates=tmp_path / "kept.jsonl")
+    losses = [ranker.update(examples, sgd=optimizer)["pel_ranker"] for _ in range(8)]
+    assert losses[-1] < losses[0] and (tmp_path / "kept.jsonl").exists()
+
+
 @pytest.fixture(params=SCORES)
 def indexed(request, tmp_path):
     """An untrained pipeline whose KB is indexed."""

@@ -477,3 +477,27 @@ def test_a_doc_that_was_not_read_or_has_other_tokens_now(trained):
         retokenizer.merge(doc[0:2])
     with pytest.raises(PelError, match="merges or splits tokens"):
         encode_spans(nlp.get_pipe("pel_linker").model, [doc[:2]])
+
+
+def test_a_ranker_is_trained_behind_it(package, encoder, tmp_path):
+    nlp, examples, optimizer = make(package, encoder, make_kb(tmp_path / "kb"), pipes=("transformer", "pel_linker"))
+    train(nlp, examples, optimizer, 5)
+    nlp.get_pipe("pel_linker").index(progress=False)
+    model = {"@architectures": "spacy_pel.CrossEncoder.v1", "mention_length": 24, "entity_length": 24}
+    ranker = nlp.add_pipe("pel_ranker", config={"top_n": 6, "model": model, "adversarial": None})
+    kept = tmp_path / "candidates.jsonl"
+    with pytest.raises(PelError, match=re.escape("[initialize.components.pel_ranker]: candidates = ")):
+        ranker.initialize(lambda: examples, nlp=nlp, candidates=kept)
+    ranker.initialize(lambda: examples, nlp=nlp, encoder_loader=HFEncoder(str(encoder), dropout=0.0))
+    losses = []
+    for _ in range(12):
+        losses.append({})
+        nlp.update(
+            make_examples(nlp),
+            sgd=optimizer,
+            losses=losses[-1],
+            annotates=["transformer", "pel_linker"],
+            exclude=["transformer", "pel_linker"],
+        )
+    assert losses[-1]["pel_ranker"] < losses[0]["pel_ranker"] and not kept.exists()
+    assert {len(ent._.kb_ents) for doc in nlp.pipe(make_docs(nlp)) for ent in doc.ents} == {5}

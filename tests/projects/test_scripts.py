@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 import zipfile
 from dataclasses import astuple
 from pathlib import Path
@@ -498,6 +499,12 @@ def test_a_ranker_is_trained_and_measured_on_what_it_was_not_tuned_on(tmp_path, 
     ranker.train(Path("linker"), Path("training"), steps=150, top_n=8, fgsm=0.001)
     corpora = [Path("corpus") / f"{name}.spacy" for name in ("dev", "train", "biored")]
     ranker.measure(Path("training/model-last"), corpora[0], output, corpora[1], corpora[2])
+    assert {path.name for path in Path("training/model-last").iterdir() if path.is_dir()} == {
+        *("pel_linker", "pel_ranker", "vocab"),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what is kept of the ranker is of the linker that is kept
+        list(spacy.load("training/model-last").pipe(make_docs(nlp)))
     measured = json.loads(output.read_text())
     dev, other = measured["rows"][""], measured["rows"]["biored"]
     assert list(dev) == ["linker", "ranker alone", "both", "both, where needed"] and list(other) == [*dev][:3]

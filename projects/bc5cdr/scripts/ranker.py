@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -23,11 +22,11 @@ from spacy_pel.evaluation.ranking import find_mentions
 from spacy_pel.files.parts import write_state
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.mentions.ranked import RankedMention
-from spacy_pel.pipeline.ranker_tuning import Ranking, fit_ranker
+from spacy_pel.pipeline.ranker_tuning import Ranking, fit_ranker, keep
 from spacy_pel.pipeline.ranking import scores_of
 from spacy_pel.pipeline.saving import learnt_state
 from spacy_pel.tuning.calibration import calibration_metrics
-from spacy_pel.tuning.ranking import RankTuned, digest_of
+from spacy_pel.tuning.ranking import RankTuned
 
 COUNTED = ("n_mentions", "n_in_kb", "recall_at_1", "recall_at_5", "recall_at_16", "recall_at_64", "seen_recall_at_1")
 KEYS = (*COUNTED, "unseen_recall_at_1", "nil_auprc", "nil_base_rate")
@@ -89,7 +88,7 @@ def measure(
     of the ranker's scores alone, of both, and of both where no more mentions are ranked than most of the gain needs;
     the curve of recall@1 over that share. PIPELINE keeps what is tuned on all of CORPUS."""
     nlp = spacy.load(pipeline)
-    name, linker = find_linker(nlp)
+    component, linker = find_linker(nlp)
     ranker: Any = nlp.get_pipe("pel_ranker")
     docs = list(read_docs(corpus, nlp.vocab))[: limit or None]
     seen = {id_ for mention in gold_of(read_docs(known, nlp.vocab), linker.kb) for id_ in mention.ids}
@@ -115,8 +114,9 @@ def measure(
     tables = {"": {name: measures(own, linker.kb, seen) for name, own in rows.items()}}
     linker.tune_nil(docs)
     tuned, _ = fit_ranker(Ranking(mentions, linker.links(found), scores), linker.kb)
-    write_state(pipeline / name, learnt_state(linker))
-    write_state(pipeline / "pel_ranker", replace(tuned, behind=digest_of(linker)).to_dict())
+    keep(ranker, tuned)
+    write_state(pipeline / component, learnt_state(linker))
+    write_state(pipeline / "pel_ranker", ranker.tuned.to_dict())
     if other is not None:
         mentions, found, scores, _ = scored(linker, ranker, list(read_docs(other, nlp.vocab)))
         there = Ranking(mentions, linker.links(found), scores)

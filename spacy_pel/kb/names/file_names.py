@@ -143,11 +143,12 @@ class FileNames:
 
     def _allowed(self, within: EntityRows) -> np.ndarray:
         """Whether each row is one of `within`; kept, as a search has the same for all mentions."""
-        if self._within is None or self._within[0] is not within:
+        kept = self._within  # read once: another thread may search for others
+        if kept is None or kept[0] is not within:
             allowed = np.zeros(self.n_rows, dtype=bool)
             allowed[within[within < self.n_rows]] = True
-            self._within = within, allowed
-        return self._within[1]
+            self._within = kept = within, allowed
+        return kept[1]
 
 
 class FileMatch:
