@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,8 @@ def end_to_end(nlp: Language, docs: Sequence[Doc], kb: KnowledgeBase, spans_key:
     gold mentions.
 
     A predicted entity is right if an annotated gold mention has its very span, and its id among the correct ones;
-    "NIL" is the id of a mention that has none in the KB. Precision: the share of right ones among predicted entities;
-    recall: among annotated gold mentions.
+    "NIL" is the id of a mention that has none in the KB. Gold mentions of one span are one, with the ids of all.
+    Precision: the share of right ones among predicted entities; recall: among annotated gold mentions.
 
     Returns:
         `end_to_end_precision`, `end_to_end_recall` and `end_to_end_f1`.
@@ -34,11 +35,11 @@ def end_to_end(nlp: Language, docs: Sequence[Doc], kb: KnowledgeBase, spans_key:
     """
     score = PRFScore()
     for gold_doc, doc in zip(docs, nlp.pipe(doc.text for doc in docs), strict=True):
-        gold = {
-            (mention.span.start_char, mention.span.end_char): {i for i in mention.ids if i in kb} or {NIL}
-            for mention in with_successors(gold_mentions(gold_doc), kb)
-            if mention.ids
-        }
+        gold: dict[tuple[int, int], set[str]] = defaultdict(set)
+        for mention in with_successors(gold_mentions(gold_doc), kb):
+            if mention.ids:
+                place = mention.span.start_char, mention.span.end_char
+                gold[place] |= {i for i in mention.ids if i in kb} or {NIL}
         predicted = {((span.start_char, span.end_char), span.kb_id_) for span in mentions_of(doc, spans_key)}
         hits = sum(kb_id in gold.get(place, ()) for place, kb_id in predicted)
         score.tp += hits

@@ -152,6 +152,10 @@ class KnowledgeBase(Mapping[str, Entity]):
             raise UnknownId(self.path, id)
         return entity
 
+    def get_many(self, ids: Iterable[str]) -> dict[str, Entity]:
+        """The entities of those `ids` that the KB has."""
+        return self.records.get_many(ids)
+
     def entities(self) -> Iterator[Entity]:
         """Every entity in row order, streamed."""
         self._notice_changes()

@@ -37,16 +37,15 @@ class Choices:
         found = self._kept.of(mentions)
         rows = self._linker.kb.rows({id_ for ids in (*found, *(one.ids for one in mentions)) for id_ in ids})
         spans = as_read([one.span for one in mentions], self._linker.settings.resolve_abbreviations)
-        entities: dict[str, Entity] = {}
+        entities: dict[str, Entity] = self._linker.kb.get_many(rows)
         choices = []
         for mention, span, ids in zip(mentions, spans, found, strict=True):
-            gold = [id_ for id_ in mention.ids if id_ in rows]
+            gold = [id_ for id_ in mention.ids if id_ in entities]
             if not gold or not ids:
                 continue
-            ids = [id_ for id_ in ids if id_ in rows]
+            ids = [id_ for id_ in ids if id_ in entities]
             if set(gold).isdisjoint(ids):
                 ids = [*ids[: self._top_n - 1], gold[self._rng.integers(len(gold))]]
-            entities |= {id_: self._linker.kb[id_] for id_ in ids if id_ not in entities}
             not_wrong = {rows[id_] for id_ in gold}.union(*(self._same.get(rows[id_], ()) for id_ in gold))
             choices.append(
                 Choice(

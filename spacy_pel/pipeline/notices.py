@@ -95,7 +95,7 @@ def warn_of_unsaved(name: str, settings: Any, section: Mapping[str, Any]) -> Non
     has written. What is not in there, or is a variable of it, is not known."""
     known = {key: value for key, value in section.items() if "${" not in json.dumps(value)}
     there = {key: value for key, value in asdict(settings).items() if key in known}
-    others = [key for key, value in json.loads(json.dumps(there)).items() if value != _as_set(value, known[key])]
+    others = [key for key, value in json.loads(json.dumps(there)).items() if value != known[key]]
     if others:
         keys = ", ".join(others)
         warnings.warn(
@@ -103,11 +103,6 @@ def warn_of_unsaved(name: str, settings: Any, section: Mapping[str, Any]) -> Non
             f'that too, nlp.get_pipe_config("{name}")["{others[0]}"] = …, or set it again after loading.',
             stacklevel=4,
         )
-
-
-def _as_set(value: Any, asked: Any) -> Any:
-    """What a config has `asked` for, as the setting of that `value` has it: null may be an empty dict there."""
-    return {} if asked is None and value == {} else asked
 
 
 def warn_if_not_in_force(name: str, key: str, setting: Any) -> None:

@@ -78,8 +78,7 @@ def scores_of(
 
 def _scores(ranker: CanRank, kb: Any, batch: Sequence[tuple[Span, Link]]) -> Iterator[np.ndarray]:
     ids = [[id_ for id_, _ in link.candidates[: ranker.settings.top_n]] for _, link in batch]
-    there = kb.rows({id_ for own in ids for id_ in own})
-    entities: dict[str, Entity] = {id_: kb[id_] for id_ in there}
+    entities: dict[str, Entity] = kb.get_many(id_ for own in ids for id_ in own)
     candidates = [[entities[id_] for id_ in own if id_ in entities] for own in ids]
     flat = iter(score_pairs(ranker.model, [span for span, _ in batch], candidates).tolist())
     for own in ids:

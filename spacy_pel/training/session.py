@@ -203,7 +203,9 @@ class TrainingSession:
         masked = (self._rng.random(len(gold)) < self.objective.mask_names).nonzero()[0]
         if not len(masked):
             return rows
-        entities = [self.kb[id_] for id_ in self.kb.ids(self.live.rows_of(EntityPlaces(gold[masked]))).tolist()]
+        ids = self.kb.ids(self.live.rows_of(EntityPlaces(gold[masked]))).tolist()
+        known = self.kb.get_many(ids)
+        entities = [known[id_] for id_ in ids]
         builder = row_builder(self.model)
         return with_masked_names(rows, batch.gold[masked], entities, [forms[i] for i in masked], builder)
 

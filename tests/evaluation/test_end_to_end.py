@@ -46,6 +46,15 @@ def test_strict_spans_and_ids():
     }
 
 
+def test_gold_mentions_of_one_span_are_one_with_the_ids_of_all():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "D1", "pattern": "aspirin"}])
+    nlp.add_pipe("link_by_label")
+    doc = nlp.make_doc("aspirin")
+    doc.spans["gold_mentions"] = [spacy.tokens.Span(doc, 0, 1, label="X", kb_id=kb_id) for kb_id in ("D1", "D2")]
+    assert set(end_to_end(nlp, [doc], Ids({"D1", "D2"})).values()) == {1.0}
+
+
 def test_a_pipeline_that_finds_nothing_is_named():
     nlp = spacy.blank("en")
     with pytest.raises(PelError, match="finds no entity: --end-to-end needs"):

@@ -38,6 +38,19 @@ def answers(kb: KnowledgeBase, queries: np.ndarray) -> tuple:
 # --- records ---------------------------------------------------------------------------------------------------------
 
 
+def test_many_at_once_are_those_that_it_has(kb):
+    ids = [entity.id for entity in kb.entities()][:3]
+    assert kb.get_many([*ids, "nobody", ids[0]]) == {id_: kb[id_] for id_ in ids}
+    assert kb.get_many([]) == {}
+
+
+def test_an_unknown_id_is_named_in_other_processes_too(kb):
+    with pytest.raises(KeyError) as caught:
+        kb["nobody"]
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value) and str(again) == str(caught.value)
+
+
 def test_records_round_trip_in_order(kb, entities):
     assert list(kb.entities()) == entities
     assert list(kb.values()) == entities

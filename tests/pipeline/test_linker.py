@@ -15,6 +15,7 @@ import srsly
 from spacy.cli.find_threshold import find_threshold
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
+from thinc.api import Config
 from tiny import (
     ENTITIES,
     SENTENCES,
@@ -501,6 +502,20 @@ def test_it_warns_of_settings_that_are_not_saved(trained, tmp_path):
         linker.to_disk(tmp_path / "alone")
     again = spacy.load(tmp_path / "said").get_pipe("pel_linker")
     assert (again.max_candidates, again.labels_discard) == (7, ["X"])
+
+
+def test_it_does_not_warn_of_variables(trained, tmp_path):
+    trained.to_disk(tmp_path / "pipeline")
+    path = tmp_path / "pipeline" / "config.cfg"
+    config = Config().from_disk(path, interpolate=False)
+    config["system"]["k"] = 32
+    config["components"]["pel_linker"]["top_k"] = "${system.k}"
+    config.to_disk(path)
+    nlp = spacy.load(tmp_path / "pipeline")
+    assert nlp.get_pipe("pel_linker").top_k == 32
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.to_disk(tmp_path / "again")
 
 
 def test_a_config_cannot_change_what_was_trained(trained, tmp_path):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import PelError
+from ..kept import KeptByArray
 from ..kinds import ENTITY
 from ..numbering import EntityRows, VectorNumbers, no_rows
 from ..several import Several, vector_places
@@ -76,6 +77,12 @@ class _State:
     def live(self) -> tuple[VectorNumbers, Owners]:
         """The vectors (v,) in the files of entities that have not been removed, and which of these own them."""
         return self.owners.take(np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed)))
+
+    @cached_property
+    def numbers_within(self) -> KeptByArray[VectorNumbers]:
+        """From rows (n,) to the vectors (v,) in the files of those of their entities that have not been removed."""
+        left = lambda rows: EntityRows(np.setdiff1d(rows, self.edits.removed))  # noqa: E731
+        return KeptByArray(lambda rows: self.owners.take(self.owners.of(left(rows)))[0])
 
     @cached_property
     def entities_now(self) -> EntityRows:
@@ -397,7 +404,7 @@ def _search_files(
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     pairs = np.full((len(queries), k), -1, dtype=np.int64)
     asked = np.arange(len(queries))
-    numbers = _numbers_within(state, within)
+    numbers = None if within is None else state.numbers_within(within)
     passed_over = len(state.owners.of(state.edits.removed)) if numbers is None else 0
     if passed_over and _first_depth(state, k, passed_over) > k + MOST_PASSED_OVER:
         numbers, passed_over = state.live[0], 0
@@ -416,12 +423,6 @@ def _search_files(
             numbers, passed_over = state.live[0], 0
             depth = _first_depth(state, k, 0)
     return scores, pairs
-
-
-def _numbers_within(state: _State, within: EntityRows | None) -> VectorNumbers | None:
-    if within is None:
-        return None
-    return state.owners.take(state.owners.of(EntityRows(np.setdiff1d(within, state.edits.removed))))[0]
 
 
 def _first_depth(state: _State, k: int, passed_over: int) -> int:

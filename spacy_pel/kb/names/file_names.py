@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..kept import KeptByArray
 from ..numbering import EntityRows
 from .building import KEY_SIZE
 from .grams import TINY, Text, Vocabulary
@@ -48,7 +49,7 @@ class FileNames:
         self._arrays, self._bits, self._n_grams = arrays, bits, n_grams
         self._least, self._most = arrays["bounds"].reshape(2, -1).astype(np.float64)
         self._idle: list[np.ndarray] = []  # of zeros (n_names,), to sum up in
-        self._within: tuple[EntityRows, np.ndarray] | None = None
+        self._allowed = KeptByArray(self._is_allowed)
         self._best: dict[tuple[str, int], EntityRows] = {}
 
     def beside(self, text: Text) -> FileMatch:
@@ -141,14 +142,11 @@ class FileNames:
         self._idle.append(sums)
         return names[once], common[once]
 
-    def _allowed(self, within: EntityRows) -> np.ndarray:
-        """Whether each row is one of `within`; kept, as a search has the same for all mentions."""
-        kept = self._within  # read once: another thread may search for others
-        if kept is None or kept[0] is not within:
-            allowed = np.zeros(self.n_rows, dtype=bool)
-            allowed[within[within < self.n_rows]] = True
-            self._within = kept = within, allowed
-        return kept[1]
+    def _is_allowed(self, within: np.ndarray) -> np.ndarray:
+        """Whether each row is one of `within`."""
+        allowed = np.zeros(self.n_rows, dtype=bool)
+        allowed[within[within < self.n_rows]] = True
+        return allowed
 
 
 class FileMatch:

@@ -125,6 +125,11 @@ class RecordStore:
             raise PelError(damage(self.path, f'under the id "{id}" it has "{entity.id}"'))
         return entity
 
+    def get_many(self, ids: Iterable[str]) -> dict[str, Entity]:
+        """The records of those `ids` that are known."""
+        found = map(self._entity, self._select("*", "id", dict.fromkeys(ids)))
+        return {entity.id: entity for entity in found}
+
     def entities(self) -> Iterator[Entity]:
         """Every record in row order, read in batches."""
         return map(self._entity, self._scan("*"))
