@@ -61,7 +61,7 @@ def warn_of_other_architecture(linker: Any, saved: Model, path: Path) -> None:
     warnings.warn(
         f"[components.{linker.name}.model] asks for another encoder than {path} has, which stays as it was trained: "
         f"{settings}. Leave that out, of config.cfg too, or train and index a linker with it.",
-        stacklevel=4,
+        stacklevel=6,
     )
 
 
@@ -101,7 +101,7 @@ def warn_of_unsaved(name: str, settings: Any, section: Mapping[str, Any]) -> Non
         warnings.warn(
             f"{name}: what was set on the component is not saved ({keys}): spaCy saves what it was made with. Change "
             f'that too, nlp.get_pipe_config("{name}")["{others[0]}"] = …, or set it again after loading.',
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

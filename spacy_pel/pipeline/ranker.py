@@ -358,11 +358,8 @@ class PelRanker(WithSettings, TrainablePipe):
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write the cross-encoder and what was tuned to a folder."""
-        from .notices import warn_of_unsaved
         from .ranker_saving import write_ranker
-        from .saving import section_of_config
 
-        warn_of_unsaved(self.name, self.settings, section_of_config(Path(path)))
         write_ranker(self, Path(path), exclude)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "Self":

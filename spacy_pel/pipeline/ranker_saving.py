@@ -15,12 +15,12 @@ from typing import Any
 
 from spacy.vocab import Vocab
 
-from ..errors import PelError
 from ..files.packing import pack_folder, unpack_folder
-from ..files.parts import STATE, Layout
+from ..files.parts import Layout
 from ..models.cross_encoder import has_encoder, make_cross_encoder
 from ..models.cross_storage import load, save
 from ..tuning.ranking import RankTuned
+from .component_files import read_component, write_component
 
 LAYOUT = Layout(hashed=("vocab", "model"))
 
@@ -31,14 +31,7 @@ def write_ranker(ranker: Any, path: Path, exclude: Iterable[str]) -> None:
     Raises:
         PelError: The ranker has no weights.
     """
-    excluded, before = set(exclude), LAYOUT.read_before_writing(path)
-    writers: dict[str, Callable[[Path], object]] = {
-        "vocab": lambda p: ranker.vocab.to_disk(p, exclude=("strings", "vectors")),
-        "model": lambda p: save(ranker.model, p),
-    }
-    kept = {part: record["name"] for part, record in (before.parts if before else {}).items() if part in excluded}
-    state = before.state if before and STATE in excluded else ranker.tuned.to_dict()
-    LAYOUT.write(path, state, {part: writer for part, writer in writers.items() if part not in excluded}, kept=kept)
+    write_component(ranker, path, exclude, LAYOUT, save, ranker.tuned.to_dict())
 
 
 def read_ranker(ranker: Any, path: Path, exclude: Iterable[str]) -> None:
@@ -47,21 +40,11 @@ def read_ranker(ranker: Any, path: Path, exclude: Iterable[str]) -> None:
     Raises:
         PelError: Naming what is broken.
     """
-    excluded, saved = set(exclude), LAYOUT.read(path)
-    if saved is None:
-        raise PelError(f"{path}: no {ranker.name} was saved here; if saving was interrupted, save again.")
-    parts = {part: saved.path(part) for part in ("vocab", "model") if part not in excluded}
-    for part in parts:
-        saved.check(part)
-    if STATE not in excluded:
-        try:
-            ranker.tuned = RankTuned.from_dict(saved.state)
-        except (TypeError, ValueError, KeyError) as error:
-            raise PelError(f"{path / STATE}: what was tuned cannot be read ({error}); tune it again.") from error
-    if vocab := parts.get("vocab"):
-        ranker.vocab.from_disk(vocab, exclude=("strings", "vectors"))
-    if "model" in parts:
-        ranker.set_model(load(parts["model"] or path / "model", ranker.model.attrs["settings"]["precision"]))
+
+    def read_state(state: dict[str, Any]) -> None:
+        ranker.tuned = RankTuned.from_dict(state)
+
+    read_component(ranker, path, exclude, LAYOUT, load, read_state)
 
 
 def ranker_to_bytes(ranker: Any, exclude: Iterable[str]) -> bytes:

@@ -19,16 +19,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spacy.vocab import Vocab
-from thinc.api import Config, Model
+from thinc.api import Model
 
-from ..errors import PelError
 from ..files.packing import pack_folder, unpack_folder
-from ..files.parts import STATE, Saved
 from ..files.temporary import TemporaryFolder
 from ..kb.knowledge_base import KnowledgeBase
 from ..models.bi_encoder import make_bi_encoder
 from ..models.storage import load, save
 from ..tuning.tuned import Tuned
+from .component_files import read_component, write_component
 from .indexing import check_fingerprints
 from .kb_of_pipeline import (
     FOLDER,
@@ -40,7 +39,7 @@ from .kb_of_pipeline import (
     lies_in,
     write_reference,
 )
-from .notices import warn_of_other_architecture, warn_of_unsaved
+from .notices import warn_of_other_architecture
 from .settings import LinkSettings
 
 KB_IN_BYTES = 200_000_000
@@ -74,14 +73,9 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
     Raises:
         PelError: The linker has no weights, or its KB in the folder has only indexes of other linkers.
     """
-    excluded, kb, before = set(exclude), linker.kb, LAYOUT.read_before_writing(path)
-    section = section_of_config(path)
-    warn_of_unsaved(linker.name, linker.settings, section)
-    writers: dict[str, Callable[[Path], object]] = {
-        "vocab": lambda p: linker.vocab.to_disk(p, exclude=("strings", "vectors")),
-        "model": lambda p: save(linker.model, p),
-    }
-    kept = {part: record["name"] for part, record in (before.parts if before else {}).items() if _in(part, excluded)}
+    excluded, kb = set(exclude), linker.kb
+    writers: dict[str, Callable[[Path], object]] = {}
+    kept: dict[str, str] = {}
     stays = kb is not None and FOLDER not in excluded and lies_in(kb, path)
     if kb is not None and stays:
         check_can_stay(kb, linker.fingerprints.values())
@@ -92,13 +86,7 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
         writers[FOLDER] = lambda p: kb.copy_to(p, indexes=complete)
     elif kb is not None:
         writers[REFERENCE] = lambda p: write_reference(kb, p)
-    LAYOUT.write(
-        path,
-        before.state if before and STATE in excluded else learnt_state(linker),
-        {part: writer for part, writer in writers.items() if not _in(part, excluded)},
-        kept=kept,
-        notes={"model": _model_in(section)},
-    )
+    write_component(linker, path, excluded, LAYOUT, save, learnt_state(linker), writers=writers, kept=kept)
     if kb is not None and stays:
         drop_stale_indexes(kb, linker.fingerprints.values())
 
@@ -114,25 +102,18 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
     Raises:
         PelError: Naming what is broken, or if the KB in the folder was indexed with another encoder.
     """
-    excluded, saved = set(exclude), LAYOUT.read(path)
-    if saved is None:
-        raise PelError(
-            f"{path}: no {linker.name} was saved here; of a pipeline name the folder of the component, "
-            f"{path / linker.name}, or read the whole with spacy.load. If saving was interrupted, save again."
-        )
-    _check_config(saved)
-    parts = [part for part in ("vocab", "model") if part not in excluded]
-    for part in parts:
-        saved.check(part)
-    if STATE not in excluded:
-        linker.tuned = _tuned(saved)
-        linker.cfg = {key: value for key, value in saved.state.items() if key not in Tuned.KEYS}
-    if "vocab" in parts and (vocab := saved.path("vocab")):
-        linker.vocab.from_disk(vocab, exclude=("strings", "vectors"))
-    if "model" in parts:
-        model = load(saved.path("model") or path / "model", linker.model.attrs["settings"]["precision"])
+    excluded = set(exclude)
+
+    def load_model(folder: Path, precision: str) -> Model:
+        model = load(folder, precision)
         warn_of_other_architecture(linker, model, path)
-        linker.set_model(model)
+        return model
+
+    def read_state(state: dict[str, Any]) -> None:
+        linker.tuned = Tuned.from_dict(state)
+        linker.cfg = {key: value for key, value in state.items() if key not in Tuned.KEYS}
+
+    read_component(linker, path, excluded, LAYOUT, load_model, read_state)
     if FOLDER not in excluded:
         _read_kb(linker, path)
 
@@ -148,56 +129,6 @@ def _read_kb(linker: CanBeSaved, path: Path) -> None:
         if own:
             check_fingerprints(kb, linker.fingerprints)
         linker.set_kb(kb)
-
-
-def _tuned(saved: Saved) -> Tuned:
-    try:
-        return Tuned.from_dict(saved.state)
-    except (TypeError, ValueError) as error:
-        raise PelError(f"{saved.folder / STATE}: what was tuned cannot be read ({error}); tune it again.") from error
-
-
-def _in(part: str, excluded: set[str]) -> bool:
-    return part.split(".")[0] in excluded  # as spaCy does: "kb" means `kb.json` too
-
-
-# --- what spaCy writes beside us ---
-
-
-def section_of_config(path: Path) -> dict[str, Any]:
-    """What the `config.cfg` beside the folder `path` says of that component; empty if there is none. spaCy writes it
-    before the components, and not at once with them."""
-    file = path.absolute().parent / "config.cfg"
-    try:
-        return dict(Config().from_disk(file, interpolate=False)["components"][path.name])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-
-
-def _model_in(section: dict[str, Any]) -> dict[str, Any] | None:
-    """The settings of the model in the section of a component, but for the precision; None if there are none."""
-    model = section.get("model")
-    return {key: value for key, value in model.items() if key != "precision"} if model else None
-
-
-def _check_config(saved: Saved) -> None:
-    """Check that the `config.cfg` beside a component is that of the pipeline it was saved with.
-
-    Raises:
-        PelError: If it has other settings of the model.
-    """
-    noted, now = saved.notes.get("model"), _model_in(section_of_config(saved.folder))
-    if noted is None or now is None or noted == now:
-        return
-    keys = ", ".join(sorted(key for key in noted.keys() | now.keys() if noted.get(key) != now.get(key)))
-    section = f"[components.{saved.folder.name}.model]"
-    raise PelError(
-        f"{saved.folder}: was saved with another config.cfg than the one beside it ({section}: {keys}); a process that "
-        "is killed while it saves a pipeline leaves it so: save the pipeline again."
-    )
-
-
-# --- bytes ---
 
 
 def linker_to_bytes(linker: CanBeSaved, exclude: Iterable[str]) -> bytes:

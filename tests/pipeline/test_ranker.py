@@ -556,3 +556,13 @@ def test_tuned_is_written_and_read():
     stored["in_kb"]["columns"] = ["others"]
     older = RankTuned.from_dict(stored)
     assert older.in_kb is None and older.nil_threshold is None and older.right is not None
+
+
+def test_a_config_of_another_pipeline_beside_it_is_noticed(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "pipeline")
+    config = tmp_path / "pipeline" / "config.cfg"
+    text = config.read_text()
+    config.write_text(text.replace("mention_length = 24\nentity_length = 24", "mention_length = 24\nentity_length = 20"))
+    assert config.read_text() != text
+    with pytest.raises(PelError, match=r"pel_ranker: was saved with another config.cfg .*model\]: entity_length"):
+        nlp.get_pipe("pel_ranker").from_disk(tmp_path / "pipeline" / "pel_ranker")
