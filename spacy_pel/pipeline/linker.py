@@ -4,7 +4,6 @@ Every `spacy.blank` imports it, so it imports spaCy only; torch, transformers an
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -31,6 +30,7 @@ from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
 from .upstream import Upstream
+from .with_settings import WithSettings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,7 +46,7 @@ EXAMPLES_CHECKED = 1000
 MENTIONS = "mentions"  # among the fingerprints by kind of vectors: of the tower that reads mentions
 
 
-class PelLinker(Upstream, TrainablePipe):
+class PelLinker(WithSettings, Upstream, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
@@ -65,6 +65,8 @@ class PelLinker(Upstream, TrainablePipe):
     """
 
     model: Model
+    setting_names = SETTINGS
+    setting_of = SETTING_OF
 
     def __init__(
         self,
@@ -89,37 +91,20 @@ class PelLinker(Upstream, TrainablePipe):
         self._folder: Any = None  # in which a KB from bytes lies
         set_extensions(self)
 
-    def __getattr__(self, name: str) -> Any:
-        """The settings, under their names and scispaCy's."""
-        name = SETTING_OF.get(name, name)
-        if name in SETTINGS:
-            return getattr(self.settings, name)
-        if hasattr(type(self), name):  # a property that has failed: with its own error
-            return object.__getattribute__(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def __setattr__(self, name: str, value: Any) -> None:
-        name = SETTING_OF.get(name, name)
-        if name not in SETTINGS:
+        if name not in self.setting_names and name not in self.setting_of:
             check_attribute(name, value)
-            super().__setattr__(name, value)
-            return
-        settings = replace(self.settings, **{name: value})
-        settings.check_threshold(self.objective.loss.similarity)
-        if name == "vectors" and value != ENTITY:
-            self._check_reads_names()
-        self.settings = settings
+        super().__setattr__(name, value)
         if name in ("lexical", "vectors"):
             warn_of_tuning(self)
 
-    def _check_reads_names(self) -> None:
-        from ..models.bi_encoder import check_reads_names, has_encoder
+    def _check_change(self, field: str, settings: LinkSettings) -> None:
+        settings.check_threshold(self.objective.loss.similarity)
+        if field == "vectors" and settings.vectors != ENTITY:
+            from ..models.bi_encoder import check_reads_names, has_encoder
 
-        if has_encoder(self.model):
-            check_reads_names(self.model)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *SETTINGS, *SETTING_OF]
+            if has_encoder(self.model):
+                check_reads_names(self.model)
 
     # --- linking ---
 

@@ -1,7 +1,8 @@
 """Components whose settings are attributes of theirs too."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 
 class WithSettings:
@@ -10,21 +11,31 @@ class WithSettings:
 
     Attributes:
         setting_names: The fields.
+        setting_of: Other names of fields.
         settings: The settings.
     """
 
-    setting_names: tuple[str, ...] = ()
+    setting_names: ClassVar[tuple[str, ...]] = ()
+    setting_of: ClassVar[Mapping[str, str]] = {}
     settings: Any
 
     def __getattr__(self, name: str) -> Any:
-        if name in self.setting_names:
-            return getattr(self.settings, name)
+        field = self.setting_of.get(name, name)
+        if field in self.setting_names:
+            return getattr(self.settings, field)
+        if hasattr(type(self), name):  # a property that has failed: with its own error
+            return object.__getattribute__(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.setting_names:
-            name, value = "settings", replace(self.settings, **{name: value})
+        field = self.setting_of.get(name, name)
+        if field in self.setting_names:
+            name, value = "settings", replace(self.settings, **{field: value})
+            self._check_change(field, value)
         super().__setattr__(name, value)
 
+    def _check_change(self, field: str, settings: Any) -> None:
+        """Check that `settings`, of which `field` is another than before, go with what the component has."""
+
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.setting_names]
+        return [*super().__dir__(), *self.setting_names, *self.setting_of]

@@ -562,7 +562,15 @@ def test_a_config_of_another_pipeline_beside_it_is_noticed(nlp, tmp_path):
     nlp.to_disk(tmp_path / "pipeline")
     config = tmp_path / "pipeline" / "config.cfg"
     text = config.read_text()
-    config.write_text(text.replace("mention_length = 24\nentity_length = 24", "mention_length = 24\nentity_length = 20"))
+    config.write_text(
+        text.replace("mention_length = 24\nentity_length = 24", "mention_length = 24\nentity_length = 20")
+    )
     assert config.read_text() != text
     with pytest.raises(PelError, match=r"pel_ranker: was saved with another config.cfg .*model\]: entity_length"):
         nlp.get_pipe("pel_ranker").from_disk(tmp_path / "pipeline" / "pel_ranker")
+
+
+def test_a_property_that_fails_fails_with_its_own_error(ranker, monkeypatch):
+    monkeypatch.setattr(type(ranker), "threshold", property(lambda self: self.settings.missing))
+    with pytest.raises(AttributeError, match="'RankSettings' object has no attribute 'missing'"):
+        _ = ranker.threshold
