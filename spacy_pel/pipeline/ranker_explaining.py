@@ -11,9 +11,9 @@ from ..kb.entity import NIL
 from ..mentions.links import Link
 from ..search.explanation import Explanation, RankedEntity
 from ..tuning.decision import strongest
-from ..tuning.ranking import RANKED, decided, in_order
+from ..tuning.ranking import RANKED, decided, in_order, is_doubtful
 from .arguments import check_explained
-from .ranking import is_doubtful, scores_of
+from .ranking import doubted_below, scores_of
 
 
 def explained(ranker: Any, span: Span, k: int) -> Explanation:
@@ -22,7 +22,7 @@ def explained(ranker: Any, span: Span, k: int) -> Explanation:
     linker = ranker.require_linker()
     by_linker = linker.explain(span, k)
     (before,) = linker.links(linker.find([span], max(k, ranker.settings.top_n)))
-    if not by_linker.candidates or not is_doubtful(ranker, before):
+    if not by_linker.candidates or not is_doubtful(before, doubted_below(ranker)):
         return by_linker
     scores = scores_of(ranker, [span], [before])
     made, evidence = in_order([before], scores, ranker.tuned.weight)

@@ -20,7 +20,7 @@ from ..tuning.choice import fit_choice
 from ..tuning.decision import Deciding, fit_logistic
 from ..tuning.enough import few_for_threshold
 from ..tuning.nil import NilThreshold, Outcomes, tune_threshold
-from ..tuning.ranking import RankTuned, both_scored_in, decided, digest_of, in_order
+from ..tuning.ranking import RankTuned, both_scored_in, decided, digest_of, in_order, is_doubtful
 from ..tuning.resampling import Interval, f1_elsewhere
 from .notices import warn_if_not_in_force
 from .ranking import scores_of
@@ -93,10 +93,12 @@ class Ranking(NamedTuple):
         return Ranking(mentions, links, scores)
 
     def ranked(self, tuned: RankTuned | None = None) -> list[RankedMention]:
-        """As the linker has ranked them; with `tuned`, as the ranker does."""
+        """As the linker has ranked them; with `tuned`, as the ranker does with those that it does not leave alone."""
         links = self.links
         if tuned is not None:
-            links = decided(*in_order(self.links, self.scores, tuned.weight), tuned)
+            anew = decided(*in_order(self.links, self.scores, tuned.weight), tuned)
+            both = zip(self.links, anew, strict=True)
+            links = [new if is_doubtful(old, tuned.rerank_below) else old for old, new in both]
         return [RankedMention.of(*each) for each in zip(self.mentions, links, strict=True)]
 
 

@@ -15,7 +15,7 @@ from ..kb.entity import Entity
 from ..mentions.links import Link
 from ..models.cross_encoder import score_pairs
 from ..search.find import as_read
-from ..tuning.ranking import RankTuned, decided, in_order
+from ..tuning.ranking import RankTuned, decided, in_order, is_doubtful
 from .notices import warn_of_other_scores
 
 AT_ONCE = 256  # mentions whose pairs are made at once
@@ -38,7 +38,8 @@ def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> lis
     """See `PelRanker.rerank`."""
     ranker.require_linker()
     warn_of_other_scores(ranker)
-    doubtful = [i for i, link in enumerate(links) if link.candidates and is_doubtful(ranker, link)]
+    below = doubted_below(ranker)
+    doubtful = [i for i, link in enumerate(links) if link.candidates and is_doubtful(link, below)]
     chosen = [links[i] for i in doubtful]
     scores = scores_of(ranker, [spans[i] for i in doubtful], chosen)
     ranked = list(links)
@@ -48,11 +49,10 @@ def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> lis
     return ranked
 
 
-def is_doubtful(ranker: CanRank, link: Link) -> bool:
-    """Whether the linker is not so sure of a link that it stays as it is."""
+def doubted_below(ranker: CanRank) -> float | None:
+    """The probability of the linker under which a mention is ranked anew; None: all are."""
     setting = ranker.settings.rerank_below
-    below = ranker.tuned.rerank_below if setting == "tuned" else setting
-    return below is None or link.probability is None or link.probability < below
+    return ranker.tuned.rerank_below if setting == "tuned" else setting
 
 
 def scores_of(

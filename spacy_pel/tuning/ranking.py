@@ -122,6 +122,12 @@ def _rounded(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
+def is_doubtful(link: Link, below: float | None) -> bool:
+    """Whether the linker is not so sure of a link that it stays as it is: its probability is under `below`, or one of
+    the two is not known."""
+    return below is None or link.probability is None or link.probability < below
+
+
 def in_order(links: Sequence[Link], scores: Sequence[np.ndarray], weight: float) -> tuple[list[Link], np.ndarray]:
     """Put the first candidates of each of n mentions into the order of what they score by the ranker, plus `weight`
     times what they score by the linker.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ from spacy_pel.pipeline.ranker_tuning import Ranking, fit_ranker, keep
 from spacy_pel.pipeline.ranking import scores_of
 from spacy_pel.pipeline.saving import learnt_state
 from spacy_pel.tuning.calibration import calibration_metrics
-from spacy_pel.tuning.ranking import RankTuned
+from spacy_pel.tuning.ranking import RankTuned, is_doubtful
 
 COUNTED = ("n_mentions", "n_in_kb", "recall_at_1", "recall_at_5", "recall_at_16", "recall_at_64", "seen_recall_at_1")
 KEYS = (*COUNTED, "unseen_recall_at_1", "nil_auprc", "nil_base_rate")
@@ -102,13 +103,10 @@ def measure(
         ranking = Ranking(mentions, linker.links(found), scores)
         inside, outside = (ranking.take(np.flatnonzero(own)) for own in (parity == side, parity != side))
         tuned, told = fit_ranker(inside, linker.kb, gain)
-        anew = [(link.probability or 0.0) < (tuned.rerank_below or 2.0) for link in outside.links]
-        shares.append(float(np.mean(anew)))
+        shares.append(float(np.mean([is_doubtful(link, tuned.rerank_below) for link in outside.links])))
         curves.append([one._asdict() for one in told.costs])
         ranked = {name: outside.ranked(own) for name, own in ways(tuned).items()}
-        ranked["both, where needed"] = [
-            new if again else old for new, old, again in zip(ranked["both"], ranked["linker"], anew, strict=True)
-        ]
+        ranked["both, where needed"] = outside.ranked(tuned)
         for name, own in ranked.items():
             rows.setdefault(name, []).extend(own)
     tables = {"": {name: measures(own, linker.kb, seen) for name, own in rows.items()}}
@@ -164,7 +162,7 @@ def scored(linker: Any, ranker: Any, docs: list[Any]) -> tuple[list[Any], list[A
 
 def ways(tuned: RankTuned) -> dict[str, RankTuned | None]:
     """What decides on the order, by name."""
-    return {"linker": None, "ranker alone": RankTuned(), "both": tuned}
+    return {"linker": None, "ranker alone": RankTuned(), "both": replace(tuned, rerank_below=None)}
 
 
 def measures(ranked: list[RankedMention], kb: Any, seen: set[str]) -> dict[str, Any]:
