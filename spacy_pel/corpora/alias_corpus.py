@@ -87,8 +87,10 @@ class AliasCorpus:
         order = rng.permutation(len(rows))[: self.limit or None]
         for start in range(0, len(order), AT_ONCE):
             block = order[start : start + AT_ONCE]
-            for id_, number in zip(kb.ids(rows[block]).tolist(), numbers[block].tolist(), strict=True):
-                yield self._example_of(nlp, kb, rng, kb[id_], number)
+            ids = kb.ids(rows[block]).tolist()
+            entities = kb.get_many(ids)
+            for id_, number in zip(ids, numbers[block].tolist(), strict=True):
+                yield self._example_of(nlp, kb, rng, entities[id_], number)
 
     def _example_of(
         self, nlp: Language, kb: KnowledgeBase, rng: np.random.Generator, entity: Entity, number: int
