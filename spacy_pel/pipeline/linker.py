@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Optional
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
-from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.training import Example, validate_get_examples
 from spacy.vocab import Vocab
-from thinc.api import Model, Optimizer
+from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.codes import checked_codes_of
@@ -26,6 +26,7 @@ from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
 from .arguments import check_attribute, check_ranked, ids_given, path_given
 from .default_weights import default_weights
+from .learning import Learning
 from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
@@ -46,7 +47,7 @@ EXAMPLES_CHECKED = 1000
 MENTIONS = "mentions"  # among the fingerprints by kind of vectors: of the tower that reads mentions
 
 
-class PelLinker(WithSettings, Upstream, TrainablePipe):
+class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     """Links the entities of a Doc to a KB with a bi-encoder.
 
     It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
@@ -366,41 +367,14 @@ class PelLinker(WithSettings, Upstream, TrainablePipe):
             self.session = TrainingSession(self.model, self.require_kb(), self.objective, seed)
         return self.session
 
-    def update(
-        self,
-        examples: Iterable[Example],
-        *,
-        drop: float = 0.0,
-        sgd: Optimizer | None = None,
-        losses: dict[str, float] | None = None,
-    ) -> dict[str, float]:
-        """Learn from a batch of Examples. It begins a training if none goes on.
-
-        Args:
-            examples: With gold mentions.
-            drop: Ignored: the `encoder_loader` sets the dropout of a transformer.
-            sgd: The optimizer; None to add up gradients only.
-            losses: Gets the mean loss of the mentions that have an entity in the KB.
-        """
-        losses = {} if losses is None else losses
-        losses.setdefault(self.name, 0.0)
-        examples = list(examples)
-        validate_examples(examples, "PelLinker.update")
+    def _learn(self, examples: Sequence[Example]) -> float:
         how = self.settings.use_gold_ents, self.settings.spans_key, self.settings.allowed_for
-        losses[self.name] += self.begin_training().learn(examples, *how)
-        if sgd not in (None, False):
-            self.finish_update(sgd)
-        return losses
+        return self.begin_training().learn(examples, *how)
 
-    def finish_update(self, sgd: Optimizer) -> None:
-        """Apply the accumulated gradients. Does nothing if no mention contributed a loss."""
-        max_norm = getattr(sgd, "max_gradient_norm", None)
-        if self.session is None or not self.session.finish_gradients(max_norm):
-            return
-        self.model.finish_update(sgd)
+    def _has_learnt(self) -> None:
         self._fingerprints = {}
         self.tuned = Tuned()
-        self.session.updated()
+        self.begin_training().updated()
 
     def refresh_negatives(self, sample: int = 0) -> None:
         """Encode the KB again, so that hard negatives, if there are any, are those of the present weights; with a

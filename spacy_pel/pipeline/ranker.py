@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
-from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.training import Example, validate_get_examples
 from spacy.vocab import Vocab
-from thinc.api import Model, Optimizer
+from thinc.api import Model
 
 from ..checks import check_count, check_flag, check_number, refused
 from ..errors import PelError
 from ..mentions.gold import check_gold_ids, gold_mentions, mentions_to_learn, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
+from .learning import Learning
 from .settings import Threshold
 from .with_settings import WithSettings
 
@@ -102,7 +103,7 @@ def make_ranker(
     return PelRanker(nlp.vocab, model, name, adversarial=adversarial, settings=settings, scorer=scorer)
 
 
-class PelRanker(WithSettings, TrainablePipe):
+class PelRanker(WithSettings, Learning, TrainablePipe):
     """Ranks the first candidates of the `pel_linker` before it anew, with a cross-encoder that reads a mention and an
     entity together, and links each mention to the best.
 
@@ -303,46 +304,19 @@ class PelRanker(WithSettings, TrainablePipe):
         self.session = self.session or RankingSession(self.model, self.adversarial)
         return self.session
 
-    def update(
-        self,
-        examples: Iterable[Example],
-        *,
-        drop: float = 0.0,
-        sgd: Optimizer | None = None,
-        losses: dict[str, float] | None = None,
-    ) -> dict[str, float]:
-        """Learn from a batch of Examples. It begins a training if none goes on.
-
-        Args:
-            examples: With gold mentions.
-            drop: Ignored: the `encoder_loader` sets the dropout of a transformer.
-            sgd: The optimizer; None to add up gradients only.
-            losses: Gets the mean loss of the mentions that have an entity in the KB.
-        """
-        losses = {} if losses is None else losses
-        losses.setdefault(self.name, 0.0)
-        examples = list(examples)
-        validate_examples(examples, "PelRanker.update")
+    def _learn(self, examples: Sequence[Example]) -> float:
         from ..models.listener import listens
 
         linker, session = self.require_linker(), self.begin_training()
         key, gold = linker.settings.spans_key, self.settings.use_gold_ents
         mentions = mentions_to_learn(examples, gold, key, predicted=listens(linker.model))
         assert self._choices is not None
-        choices = self._choices.of(with_successors(mentions, linker.require_kb()))
-        losses[self.name] += session.accumulate(choices)
-        if sgd not in (None, False):
-            self.finish_update(sgd)
-        return losses
+        return session.accumulate(self._choices.of(with_successors(mentions, linker.require_kb())))
 
-    def finish_update(self, sgd: Optimizer) -> None:
-        """Apply the accumulated gradients. Does nothing if no mention contributed a loss."""
+    def _has_learnt(self) -> None:
         from ..models.cross_encoder import pair_tower
         from ..tuning.ranking import RankTuned
 
-        if self.session is None or not self.session.finish_gradients(getattr(sgd, "max_gradient_norm", None)):
-            return
-        self.model.finish_update(sgd)
         pair_tower(self.model).weights_changed()
         self.tuned = RankTuned()
 

@@ -1,0 +1,63 @@
+"""Components that learn in a session: what spaCy calls while it trains."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from spacy.training import Example, validate_examples
+from thinc.api import Model, Optimizer
+
+
+class Learning:
+    """Gives a component `update` and `finish_update`.
+
+    Attributes:
+        name: Of the component.
+        model: What learns.
+        session: The training that is going on, which adds up gradients; None: none.
+    """
+
+    name: str
+    model: Model
+    session: Any
+
+    def _learn(self, examples: Sequence[Example]) -> float:
+        """Add the gradients of `examples` to the model's, in the session that goes on or a new one, and return the mean
+        loss of their mentions."""
+        raise NotImplementedError
+
+    def _has_learnt(self) -> None:
+        """Forget what holds for older weights."""
+        raise NotImplementedError
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch of Examples. It begins a training if none goes on.
+
+        Args:
+            examples: With gold mentions.
+            drop: Ignored: the `encoder_loader` sets the dropout of a transformer.
+            sgd: The optimizer; None to add up gradients only.
+            losses: Gets the mean loss of the mentions that have an entity in the KB.
+        """
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, f"{type(self).__name__}.update")
+        losses[self.name] += self._learn(examples)
+        if sgd not in (None, False):
+            self.finish_update(sgd)
+        return losses
+
+    def finish_update(self, sgd: Optimizer) -> None:
+        """Apply the accumulated gradients. Does nothing if no mention contributed a loss."""
+        max_norm = getattr(sgd, "max_gradient_norm", None)
+        if self.session is None or not self.session.finish_gradients(max_norm):
+            return
+        self.model.finish_update(sgd)
+        self._has_learnt()
