@@ -31,6 +31,8 @@ FILES_WITHOUT_CORPUS = {"names_project.yml": "project.yml"}
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 BATCH = 32  # of the template's config
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 2, 20  # epochs for about so many steps; each costs a pass over the KB
+# Of a larger KB a training encodes so many entities at a time: a pass over millions takes hours
+LARGE_KB, SAMPLE = 100_000, 20_000
 FOLD = 5
 TUNE_UNTRAINED = (
     '      - "python -m spacy pel tune-lexical training/untrained-linker corpus/dev.spacy --gpu-id ${vars.gpu_id}"\n'
@@ -117,6 +119,7 @@ def new_project(
         "steps_per_epoch": steps_per_epoch,
         "epochs": epochs,
         "total_steps": steps_per_epoch * epochs,
+        "sample": SAMPLE if there.entities > LARGE_KB else 0,
     }
     _write(folder, FILES, values)
     msg.good(f"Wrote {folder}: {epochs} epochs, {steps_per_epoch * epochs:,} steps of {BATCH} mentions")

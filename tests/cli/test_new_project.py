@@ -71,6 +71,20 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert training["logger"] == {**training["logger"], "@loggers": "spacy.ConsoleLogger.v3", "progress_bar": "train"}
     assert nlp.config["paths"]["encoder"] == "sentence-transformers/all-MiniLM-L6-v2"
     assert nlp.config["components"]["pel_linker"]["model"]["entity_template"] == "general"  # the KB has no types
+    assert samples(nlp.config) == (0, 0)
+
+
+def samples(config):
+    """Of how many entities a training takes negatives, and measures."""
+    scorer = config["components"]["pel_linker"]["scorer"]
+    return config["training"]["before_update"]["sample"], scorer["kb_sample"]
+
+
+def test_of_a_large_kb_a_training_encodes_a_part(tmp_path, kb, corpus, monkeypatch):
+    monkeypatch.setattr("spacy_pel.cli.new_project.LARGE_KB", 0)
+    folder = tmp_path / "project"
+    assert new_project(folder, "--kb", kb, "--corpus", corpus).exit_code == 0
+    assert samples(load_config(folder / "configs" / "train.cfg")) == (20_000, 20_000)
 
 
 def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
