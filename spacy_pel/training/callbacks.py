@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, Literal
 
 from spacy.language import Language
@@ -25,20 +25,23 @@ class RefreshNegatives:
             ascending; `[0]`: at the first one only, so that negatives are those of the encoder as it was. A schedule
             of thinc: its values, one after the other, are the steps from one refresh to the next.
         sample: Encode so many entities, drawn anew each time, and take hard negatives from these: a refresh then costs
-            as much whatever the size of the KB, and can come more often. 0: all.
+            as much whatever the size of the KB. 0: all. A list: of the first refresh, of the second and so on; its last
+            number of all that follow.
 
     Raises:
-        PelError: every is none of these, a value of the schedule is under 1, or sample is under 0.
+        PelError: every is none of these, a value of the schedule is under 1, or a sample is under 0.
     """
 
     every: Literal["epoch"] | int | list[int] | Generator = "epoch"
-    sample: int = 0
+    sample: int | list[int] = 0
     _epoch: int | None = field(default=None, init=False, repr=False)  # of the latest refresh
     _to_come: Iterator[int] = field(default_factory=lambda: iter(()), init=False, repr=False)  # steps with a refresh
     _next: int | None = field(default=None, init=False, repr=False)
+    _samples: Iterator[int] = field(default_factory=lambda: iter(()), init=False, repr=False)  # of refreshes to come
 
     def __post_init__(self) -> None:
-        check_count(SECTION, "sample", self.sample)
+        for one in self._sample_list:
+            check_count(SECTION, "sample", one, hint=", or a list of such")
         if isinstance(self.every, list):
             _check_steps(self.every)
         elif not isinstance(self.every, Generator) and self.every != "epoch":
@@ -49,10 +52,17 @@ class RefreshNegatives:
         """Refresh the negatives of every linker that is not frozen, if it is time."""
         if not self._is_time(info["step"], info["epoch"]):
             return
+        if not info["step"]:
+            self._samples = chain(self._sample_list, repeat(self._sample_list[-1]))
+        sample = next(self._samples, self._sample_list[-1])
         frozen = nlp.config["training"]["frozen_components"]
         for name, pipe in nlp.pipeline:
             if hasattr(pipe, "refresh_negatives") and name not in frozen:
-                pipe.refresh_negatives(self.sample)
+                pipe.refresh_negatives(sample)
+
+    @property
+    def _sample_list(self) -> list[int]:
+        return (self.sample or [0]) if isinstance(self.sample, list) else [self.sample]
 
     def _is_time(self, step: int, epoch: int) -> bool:
         if self.every == "epoch":

@@ -95,9 +95,24 @@ def test_another_rhythm_is_refused(every):
         RefreshNegatives(every=every)
 
 
-def test_a_sample_of_less_than_none_is_refused():
-    with pytest.raises(PelError, match=re.escape("[training.before_update]: sample = -1")):
-        RefreshNegatives(sample=-1)
+@pytest.mark.parametrize("sample", [-1, [9, -1], [0.5], "all"], ids=str)
+def test_another_sample_is_refused(sample):
+    with pytest.raises(PelError, match=re.escape("[training.before_update]: sample = ")):
+        RefreshNegatives(sample=sample)
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [(0, [0, 0, 0]), (7, [7, 7, 7]), ([9, 0], [9, 0, 0]), ([9, 8, 7, 6], [9, 8, 7]), ([], [0] * 3)],
+)
+def test_samples_of_the_refreshes(sample, expected):
+    callback, taken = RefreshNegatives(every=[0, 2, 3], sample=sample), []
+    pipe = SimpleNamespace(refresh_negatives=taken.append)
+    nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
+    for _ in range(2):  # a training that starts again begins with the first
+        for step in range(5):
+            callback(nlp, {"step": step, "epoch": 0})
+    assert taken == expected * 2
 
 
 def test_a_schedule_that_stands_still_is_refused_when_it_does():
