@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from .pooling import Pooling
 from .precision import BY_OPENVINO, compute_dtype
 from .predictions import for_predictions
 from .several_pooling import Codes, FirstTokens
+from .side_by_side import side_by_side
 from .token_rows import PaddedBatch, Rows
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 SUM, NORMALISED = LAYERS = ("sum", "normalised")
 TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
+_COPYING = Lock()
 
 
 class Tower(nn.Module):
@@ -111,7 +115,9 @@ class Tower(nn.Module):
             return self.transformer
         copies, precision = self._copies, self.precision  # another thread may put an empty one in its place
         if precision not in copies:
-            copies[precision] = for_predictions(self.transformer, dtype, by_openvino=precision in BY_OPENVINO)
+            with _COPYING:
+                if precision not in copies:
+                    copies[precision] = for_predictions(self.transformer, dtype, by_openvino=precision in BY_OPENVINO)
         return copies[precision]
 
 
@@ -208,12 +214,21 @@ def token_batches(tower: Model, rows: Rows) -> Iterator[tuple[np.ndarray, Padded
     return rows.batches(TOKENS_AT_ONCE.get(device, TOKENS_AT_ONCE["cpu"]), tower.attrs["pad"])
 
 
+def _in_threads(tower: Model) -> bool:
+    """Say whether a tower predicts several batches at once: on a CPU, by PyTorch."""
+    return _shim(tower.layers[0]).device.type == "cpu" and tower_module(tower).precision not in BY_OPENVINO
+
+
 def _forward(model: Model, rows: Rows, is_train: bool) -> tuple[Floats2d | Several, Callable]:
     xp = model.ops.xp
     counts = tower_module(model).pooling.counts(rows.lengths)
+    batches = list(token_batches(model, rows))
+    encode = partial(model.layers[0], is_train=is_train)
+    padded = [batch for _, batch in batches]
+    encoded = map(encode, padded) if is_train or not _in_threads(model) else side_by_side(encode, padded)
     outputs = [
-        (xp.asarray(vector_places(indices, counts)), *model.layers[0](batch, is_train))
-        for indices, batch in token_batches(model, rows)
+        (xp.asarray(vector_places(indices, counts)), *output)
+        for (indices, _), output in zip(batches, encoded, strict=True)
     ]
     total = len(rows) if counts is None else int(counts.sum())
     vectors = xp.empty((total, outputs[0][1].shape[1]), dtype=outputs[0][1].dtype) if outputs else xp.empty((0, 0))
