@@ -26,6 +26,7 @@ VALID = [
     {"@architectures": "spacy_pel.GeneralPoly.v1", "entity_vectors": 4},
     {"@readers": "spacy_pel.AliasCorpus.v1", "kb": "kb"},
     {"@readers": "spacy_pel.MentionCorpus.v1", "path": "train.spacy"},
+    {"@readers": "spacy_pel.MentionCorpus.v1", "path": "train.spacy", "kb": "kb"},
     {"@batchers": "spacy_pel.batch_by_mentions.v1", "size": 4},
     {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": 3},
     {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": [0, 3, 9], "sample": 8000},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -13,7 +13,8 @@ from spacy.training import Example
 
 from ..checks import check_count, check_flag
 from ..errors import PelError
-from ..mentions.gold import GOLD_GROUP, gold_mentions
+from ..kb.knowledge_base import KnowledgeBase
+from ..mentions.gold import GOLD_GROUP, GoldMention, gold_mentions, with_successors
 from .docbin import read_docs
 
 SECTION = "[corpora] spacy_pel.MentionCorpus.v1"
@@ -35,6 +36,8 @@ class MentionCorpus:
         limit: Take this many mentions, the same random ones in every call. 0 takes all.
         distinct: Of the mentions of a document that have the same text (case aside) and id, take one, another in each
             call: half of those of an abstract repeat one.
+        kb: A KB folder. It is read when the corpus is called, and mentions that it has no entity for are left out:
+            they give no loss, and would only fill batches. None takes them too.
 
     Raises:
         PelError: A number is under 0, or distinct is not true or false.
@@ -45,6 +48,7 @@ class MentionCorpus:
     seed: int = 0
     limit: int = 0
     distinct: bool = False
+    kb: Path | None = None
     calls: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -56,16 +60,17 @@ class MentionCorpus:
         """Yield the Examples.
 
         Raises:
-            PelError: The file is missing or no DocBin, or has no mention with an id.
+            PelError: The file is missing or no DocBin, or has no mention with an id, or with none of the KB.
         """
-        spans = [
-            mention.span
+        mentions = [
+            mention
             for doc in read_docs(Path(self.path), nlp.vocab)
             for mention in gold_mentions(doc)
             if mention.is_linked
         ]
-        if not spans:
+        if not mentions:
             raise PelError(f"{self.path} has no mention with an id: there is nothing to train on")
+        spans = [mention.span for mention in (mentions if self.kb is None else self._known(mentions, Path(self.kb)))]
         if 0 < self.limit < len(spans):
             spans = Random(self.seed).sample(spans, self.limit)
         Random(self.seed + self.calls).shuffle(spans)
@@ -74,6 +79,19 @@ class MentionCorpus:
             spans = list({(id(span.doc), span.text.casefold(), span.kb_id): span for span in spans}.values())
         for span in spans:
             yield self._make_example(span)
+
+    def _known(self, mentions: Sequence[GoldMention], path: Path) -> list[GoldMention]:
+        """Those of `mentions` that the KB at `path` has an entity for."""
+        kb = KnowledgeBase(path)
+        mentions = with_successors(mentions, kb)
+        ids = kb.rows({id_ for mention in mentions for id_ in mention.ids}).keys()
+        known = [mention for mention in mentions if not ids.isdisjoint(mention.ids)]
+        if not known:
+            raise PelError(
+                f"{self.path} has no mention with an id of the KB {path} (there: {mentions[0].ids[0]!r}, ...; in the "
+                f"KB: {next(iter(kb))!r}, ...): both must use the same ids (`convert --strip-prefix` removes a prefix)"
+            )
+        return known
 
     def _make_example(self, span: Span) -> Example:
         doc = span.doc

@@ -8,7 +8,7 @@ import pytest
 import spacy
 import srsly
 from spacy.cli._util import app
-from spacy.util import load_config, load_model_from_config
+from spacy.util import load_config, load_model_from_config, registry
 from tiny import write_encoder
 from typer.testing import CliRunner
 
@@ -85,6 +85,22 @@ def test_of_a_large_kb_a_training_encodes_a_part(tmp_path, kb, corpus, monkeypat
     folder = tmp_path / "project"
     assert new_project(folder, "--kb", kb, "--corpus", corpus).exit_code == 0
     assert samples(load_config(folder / "configs" / "train.cfg")) == (20_000, 20_000)
+
+
+def test_epochs_are_of_the_mentions_that_the_kb_has(tmp_path, monkeypatch, kb):
+    corpus, folder = tmp_path / "corpus.txt", tmp_path / "project"
+    ids = [f"D{i % 4}" for i in range(200)]
+    corpus.write_text("".join(f"{i}|t|Fever\n{i}|a|rest.\n{i}\t0\t5\tFever\tX\t{id_}\n\n" for i, id_ in enumerate(ids)))
+    assert new_project(folder, "--kb", kb, "--corpus", corpus).exit_code == 0
+    monkeypatch.chdir(folder)
+    run_lines(folder, *scripts(folder)["convert"], *scripts(folder)["build-kb"])
+    config = load_config(folder / "configs" / "train.cfg").interpolate()
+    reader = registry.resolve({"train": config["corpora"]["train"]})["train"]
+    batcher = registry.resolve({"batcher": config["training"]["batcher"]})["batcher"]
+    batches = list(batcher(reader(spacy.blank("en"))))
+    assert len(batches) == config["training"]["eval_frequency"] == 2  # 40 of 160 mentions
+    assert config["training"]["max_steps"] == 2 * config["training"]["max_epochs"]
+    assert "# 40 mentions with an id of the KB: 2 batches" in (folder / "configs" / "train.cfg").read_text()
 
 
 def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):

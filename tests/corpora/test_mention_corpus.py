@@ -10,6 +10,8 @@ from spacy.util import registry
 from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.errors import PelError
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
 
 NLP = spacy.blank("en")
@@ -95,6 +97,17 @@ def test_of_equal_mentions_of_a_document_one_comes(write):
     assert {start for call in calls for length, start, id_ in call if length == 5 and id_ == "D1"} == {0, 2}
     with pytest.raises(PelError, match="distinct = 2"):
         MentionCorpus(write(*docs), distinct=2)
+
+
+def test_mentions_that_the_kb_lacks_are_left_out(tmp_path, write):
+    """An id that has become another one of the KB counts, and so does one of several."""
+    path = write(make_doc(10, [(0, 1, "D1"), (1, 2, "D9"), (2, 3, "D0"), (3, 4, "D9|D2"), (4, 5, "NIL"), (5, 6, "")]))
+    KnowledgeBase.create(tmp_path / "kb", [Entity("D1", "x"), Entity("D2", "y")], retired=[("D0", "D1")])
+    assert sorted(ids(MentionCorpus(path, kb=tmp_path / "kb")(NLP))) == ["D0", "D1", "D9|D2"]
+    assert len(ids(MentionCorpus(path, kb=tmp_path / "kb", limit=2)(NLP))) == 2
+    KnowledgeBase.create(tmp_path / "other", [Entity("C1", "x")])
+    with pytest.raises(PelError, match=r"train\.spacy has no mention with an id of the KB .*other .*'D1'.*'C1'"):
+        next(MentionCorpus(path, kb=tmp_path / "other")(NLP))
 
 
 def test_a_corpus_without_linked_mentions_is_refused(write):
