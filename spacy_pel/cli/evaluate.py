@@ -85,6 +85,11 @@ def evaluate(
     n_missing, n_ids = metrics["n_gold_ids_missing"], metrics["n_gold_ids"]
     tell = msg.warn if 0 < n_ids == n_missing else msg.text
     tell(f"{n_missing:,} of {n_ids:,} distinct gold ids are not in the KB.")
+    if with_end_to_end and metrics["end_to_end_precision"] is None:
+        msg.warn(
+            f"--end-to-end: the pipeline ({', '.join(nlp.pipe_names)}) finds no entity to be scored; put a component "
+            "that does, such as `ner`, `entity_ruler` or `pel_finder`, before pel_linker"
+        )
     if output:
         write_atomically(output, (json.dumps(metrics, indent=2, allow_nan=False) + "\n").encode())
         msg.good(f"Wrote {output}")

@@ -119,6 +119,15 @@ def test_the_limit_is_in_documents(linker, dev):
     assert linker.calls == [(2, 64)]
 
 
+def test_a_pipeline_that_finds_no_entity_loses_no_measure(tmp_path, linker, dev):
+    result = run(dev, "--end-to-end", "--output", tmp_path / "m.json")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((tmp_path / "m.json").read_text())
+    assert metrics["recall_at_1"] == 0.5
+    assert metrics["end_to_end_precision"] is None and metrics["end_to_end_recall"] == 0.0
+    assert "finds no entity to be scored" in " ".join(result.output.split())
+
+
 def test_errors_are_one_line_and_write_nothing(tmp_path, linker, dev):
     plain, text, output = tmp_path / "plain.spacy", tmp_path / "text.spacy", tmp_path / "m.json"
     write_docs(plain, [NLP("No mention here.")])

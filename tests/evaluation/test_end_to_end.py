@@ -7,7 +7,6 @@ import spacy
 from lookup_linker import Ids
 from spacy.language import Language
 
-from spacy_pel.errors import PelError
 from spacy_pel.evaluation.end_to_end import end_to_end
 
 
@@ -55,7 +54,20 @@ def test_gold_mentions_of_one_span_are_one_with_the_ids_of_all():
     assert set(end_to_end(nlp, [doc], Ids({"D1", "D2"})).values()) == {1.0}
 
 
-def test_a_pipeline_that_finds_nothing_is_named():
+def test_a_pipeline_that_finds_nothing_has_no_precision():
     nlp = spacy.blank("en")
-    with pytest.raises(PelError, match="finds no entity: --end-to-end needs"):
-        end_to_end(nlp, [make_gold(nlp, ["aspirin"], [(0, 1, "D1")])], Ids({"D1"}))
+    scores = end_to_end(nlp, [make_gold(nlp, ["aspirin"], [(0, 1, "D1")])], Ids({"D1"}))
+    assert scores == {"end_to_end_precision": None, "end_to_end_recall": 0.0, "end_to_end_f1": 0.0}
+
+
+def test_what_stands_where_nobody_annotated_is_not_scored():
+    """As long as no other gold mention of that span is annotated."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "D1", "pattern": text} for text in ("aspirin", "fever")])
+    nlp.add_pipe("link_by_label")
+    doc = nlp.make_doc("aspirin for fever")
+    spans = ((0, "D1"), (2, ""), (0, ""))
+    doc.spans["gold_mentions"] = [spacy.tokens.Span(doc, i, i + 1, label="X", kb_id=kb_id) for i, kb_id in spans]
+    assert set(end_to_end(nlp, [doc], Ids({"D1"})).values()) == {1.0}
+    doc.spans["gold_mentions"] = list(doc.spans["gold_mentions"])[1:2]
+    assert end_to_end(nlp, [doc], Ids({"D1"}))["end_to_end_precision"] == 0.0  # aspirin is no gold mention now
