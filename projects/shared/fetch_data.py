@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -56,13 +57,15 @@ def main(
 
 
 def download(local: Path, dest: Path, origin: str) -> Path:
-    """Fetch `origin` into the folder of `dest`, once."""
+    """Fetch `origin` into the folder of `dest`, once. Its name there says what it is of: origins may have files of one
+    name."""
     if not origin:
         raise FileNotFoundError(
             f"{local} is not there and this file has no public origin yet: "
             "point --vars.data to a folder that holds it, laid out as the README of the project says"
         )
-    archive = dest.parent / origin.rsplit("/", 1)[-1]
+    name, dot, suffixes = origin.rsplit("/", 1)[-1].partition(".")
+    archive = dest.parent / f"{name}-{short_hash(origin)}{dot}{suffixes}"
     if archive.is_file():
         return archive
     dest.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +81,10 @@ def download(local: Path, dest: Path, origin: str) -> Path:
         raise OSError(f"{message}: point --vars.data to a folder that holds it") from error
     os.replace(partial, archive)
     return archive
+
+
+def short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def read_text(path: Path, member: str = "") -> str:

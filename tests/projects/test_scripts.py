@@ -371,6 +371,19 @@ def test_fetch_takes_a_member_of_the_origin_where_the_file_is_not_at_hand(tmp_pa
     assert dest.read_text() == ABSTRACTS
 
 
+def test_fetch_keeps_downloads_of_one_name_apart(tmp_path):
+    fetch, dest = script("fetch_data", "shared").main, tmp_path / "assets" / "train.pubtator"
+    for folder, text in (("st21pv", ABSTRACTS), ("full", ABSTRACTS.replace("Fever", "Edema"))):
+        origin = tmp_path / folder / "corpus.txt.gz"
+        origin.parent.mkdir()
+        origin.write_bytes(gzip.compress(text.encode()))
+        fetch(tmp_path / "nowhere.pubtator", dest, origin=origin.as_uri())
+        assert dest.read_text() == text
+        origin.unlink()
+        fetch(tmp_path / "nowhere.pubtator", dest, origin=origin.as_uri())  # it is fetched once
+        assert dest.read_text() == text
+
+
 def test_fetch_takes_the_abstracts_of_one_split(tmp_path):
     (tmp_path / "corpus.txt.gz").write_bytes(gzip.compress(ABSTRACTS.encode()))
     (tmp_path / "dev_pmids.txt").write_text("103\n105\n")
