@@ -12,6 +12,7 @@ import typer
 from tqdm import tqdm
 
 from spacy_pel.errors import PelError
+from spacy_pel.files.atomic import new_file
 from spacy_pel.kb.readers.mesh import read_mesh
 
 
@@ -22,23 +23,26 @@ def main(
     limit: Annotated[int, typer.Option(help="Keep this many entities besides the gold ones; 0: all")] = 0,
     gold: Annotated[list[Path] | None, typer.Option(help="PubTator file whose gold ids a cut KB keeps")] = None,
 ) -> None:
-    """Write DEST from LOCAL, or from the files at the origins, which are kept in mesh/ beside DEST."""
+    """Write DEST from LOCAL, or from the files at the origins, which are kept in mesh/ beside DEST, those of a release
+    in a folder of their own."""
     if not local.is_file():
-        local = convert(local, dest.parent / "mesh", origin)
+        local = convert(local, dest.parent / "mesh" / fetch_data.short_hash(" ".join(origin)), origin)
     fetch_data.main(local, dest, limit=limit, gold=gold)
 
 
 def convert(local: Path, folder: Path, origins: list[str]) -> Path:
-    """The records of the files at `origins`, as JSON lines in `folder`."""
+    """The records of the files at `origins`, as JSON lines in `folder`, written where they are not newer than these."""
+    converted = folder / "mesh.jsonl"
     try:
-        for url in origins:
-            fetch_data.download(local, folder / "desc_or_supp", url)
-        records = tqdm(read_mesh(folder), desc="Converting", unit=" records")
-        srsly.write_jsonl(folder / "mesh.jsonl", map(asdict, records))
+        sources = [fetch_data.download(local, converted, url) for url in origins]
+        if not (converted.is_file() and converted.stat().st_mtime >= max(path.stat().st_mtime for path in sources)):
+            with new_file(converted) as file:
+                for record in tqdm(read_mesh(folder), desc="Converting", unit=" records"):
+                    file.write(f"{srsly.json_dumps(asdict(record))}\n".encode())
     except (OSError, PelError) as error:
         typer.secho(f"✘ {folder}: {error}", fg="red", err=True)
         raise typer.Exit(1) from error
-    return folder / "mesh.jsonl"
+    return converted
 
 
 if __name__ == "__main__":

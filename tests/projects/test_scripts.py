@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from dataclasses import astuple
@@ -753,13 +755,8 @@ def test_the_check_of_a_release_finds_each_difference(tmp_path, capsys):
 
 
 def test_mesh_records_are_made_of_the_public_xml_where_they_are_not_at_hand(tmp_path):
-    record = "<{0}Record><{1}UI>{2}</{1}UI><{1}Name><String>{3}</String></{1}Name></{0}Record>"
-    records = "".join(
-        record.format("Descriptor", "Descriptor", *entity) for entity in (("D1", "Fever"), ("D2", "Pain"))
-    )
-    supplementary = record.format("Supplemental", "SupplementalRecord", "C1", "Aspirin")
-    for name, text in (("desc2025", records), ("supp2025", supplementary)):
-        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(f"<Set>{text}</Set>".encode()))
+    write_mesh(tmp_path / "desc2025.gz", ("D1", "Fever"), ("D2", "Pain"))
+    write_mesh(tmp_path / "supp2025.gz", ("C1", "Aspirin"))
     dest = tmp_path / "assets" / "mesh_kb.jsonl"
     origins = [part for name in ("desc2025", "supp2025") for part in ("--origin", (tmp_path / f"{name}.gz").as_uri())]
     result = run("fetch_mesh", tmp_path / "nowhere.jsonl", dest, *origins)
@@ -768,3 +765,33 @@ def test_mesh_records_are_made_of_the_public_xml_where_they_are_not_at_hand(tmp_
     other = tmp_path / "other" / "mesh_kb.jsonl"
     missing = run("fetch_mesh", tmp_path / "nowhere.jsonl", other, "--origin", "file:///no/desc.gz")
     assert missing.returncode == 1 and "cannot be fetched" in missing.stderr and "--vars.data" in missing.stderr
+
+
+def write_mesh(path: Path, *entities: tuple[str, str]) -> str:
+    """Write a file of MeSH's XML, and return its address."""
+    kinds = ("Supplemental", "SupplementalRecord") if path.name.startswith("supp") else ("Descriptor", "Descriptor")
+    record = "<{0}Record><{1}UI>{2}</{1}UI><{1}Name><String>{3}</String></{1}Name></{0}Record>"
+    records = "".join(record.format(*kinds, *entity) for entity in entities)
+    path.write_bytes(gzip.compress(f"<Set>{records}</Set>".encode()))
+    return path.as_uri()
+
+
+def test_mesh_is_converted_once_a_release(tmp_path, monkeypatch):
+    script("fetch_data", "shared")
+    mesh, dest = script("fetch_mesh", "shared"), tmp_path / "assets" / "mesh_kb.jsonl"
+    old = write_mesh(tmp_path / "desc2025.gz", ("D1", "Fever"))
+    new = write_mesh(tmp_path / "desc2026.gz", ("D1", "Heat"))
+
+    def fetched(origin: str) -> list[str]:
+        mesh.main(tmp_path / "nowhere.jsonl", dest, [origin])
+        return [record["name"] for record in srsly.read_jsonl(dest)]
+
+    assert fetched(old) == ["Fever"] and fetched(new) == ["Heat"]
+    read = mesh.read_mesh
+    monkeypatch.setattr(mesh, "read_mesh", None)
+    assert fetched(old) == ["Fever"]
+    (source,) = (tmp_path / "assets" / "mesh").rglob("desc2025*.gz")
+    write_mesh(source, ("D1", "High temperature"))  # fetched again
+    os.utime(source, times=(time.time() + 9, time.time() + 9))
+    monkeypatch.setattr(mesh, "read_mesh", read)
+    assert fetched(old) == ["High temperature"]
