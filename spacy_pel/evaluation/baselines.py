@@ -17,7 +17,7 @@ from ..mentions.abbreviations import long_forms
 from ..mentions.gold import GoldMention, ambiguous_forms, gold_of
 from ..mentions.ranked import RankedMention
 from ..tuning.nil import tune_threshold
-from .metrics import link_metrics
+from .metrics import MIN_DEPTH, link_metrics
 
 LARGE = 1000  # names of a KB from which on rare 3-grams are dropped
 RARE = 10  # names that must have a 3-gram there: scispaCy's value
@@ -132,7 +132,7 @@ def evaluate_baselines(
         docs: The Docs whose gold mentions are ranked.
         train: Training Docs: they tell seen ids and ambiguous forms.
         tune: Docs on which each baseline gets a NIL threshold of its own.
-        k: Candidates a mention.
+        k: As for `measure`.
         progress: Whether to show bars, if standard error is a terminal.
 
     Yields:
@@ -172,7 +172,7 @@ def measure(
         mentions: What is ranked and measured.
         kb_ids: The ids that can be found; a mention without any of them is NIL.
         tuning: Mentions on which the NIL threshold is tuned; without them there is none.
-        k: Candidates a mention.
+        k: Candidates a mention; 64 at least are searched, as recall@64 needs them.
         with_long_forms: Whether long forms are looked up too.
         known: More arguments of `link_metrics`, as `seen_and_ambiguous` gives them.
 
@@ -184,7 +184,7 @@ def measure(
     """
     if not any(mention.gold.ids for mention in mentions):
         raise PelError("the corpus has no annotated mention: there is nothing to measure")
-    threshold = None
+    threshold, k = None, max(MIN_DEPTH, k)
     if tuning:
         threshold = tune_threshold(rank_strings(search, tuning, k, with_long_forms), kb_ids).threshold
     start = perf_counter()

@@ -18,10 +18,8 @@ from ..tuning.calibration import calibration_metrics
 from ..tuning.nil import nil_curve
 from ..tuning.tuned import Tuned
 from .end_to_end import end_to_end
-from .metrics import link_metrics
+from .metrics import MIN_DEPTH, link_metrics
 from .ranking import CanRank, Reranked, rank_mentions
-
-MIN_DEPTH = 64  # recall_at_64 is always reported
 
 
 class Linker(CanRank, Protocol):

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..mentions.ranked import RankedMention, is_nil
 
+MIN_DEPTH = 64  # candidates of a mention: recall_at_64 is always reported
+
 
 def link_metrics(
     mentions: Sequence[RankedMention],

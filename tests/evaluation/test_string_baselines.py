@@ -92,6 +92,11 @@ def test_measures_of_all_baselines(kb):
     assert found["tfidf-long-forms"]["nil_f1"] == 1
 
 
+def test_recall_at_5_is_not_that_of_fewer_candidates(kb):
+    values = measure(ExactAlias(ENTITIES), string_mentions([make_doc(("HF", "D3"))], kb), kb, k=1)
+    assert (values["recall_at_1"], values["recall_at_5"], values["mrr"]) == (0, 1, 0.5)
+
+
 def test_without_a_corpus_to_tune_on_nothing_is_nil(kb):
     values = measure(ExactAlias(ENTITIES), string_mentions([make_doc(("HF", "D1"))], kb), kb)
     assert values["nil_threshold"] is values["nil_f1"] is values["seen_recall_at_1"] is None
