@@ -109,6 +109,7 @@ def new_project(
         "title_json": json.dumps(f"Entity linking: {kb.name} and {corpus.name}"),
         **_kb_values(kb, read_as),
         "corpus_json": json.dumps(str(corpus.resolve())),
+        "corpus_deps_json": json.dumps([str(path.resolve()) for path in (corpus, dev) if path]),
         "corpus_format": _format(corpus).value,
         "convert_script": "\n".join(f"      - {json.dumps(line)}" for line in _convert(dev, strip_prefix)),
         "tune_steps": "".join(f"    - {step}\n" for step in tunings),

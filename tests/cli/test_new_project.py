@@ -44,8 +44,12 @@ def new_project(*arguments):
     return CliRunner().invoke(pel_app, ["new-project", *map(str, arguments)])
 
 
+def commands(folder):
+    return {command["name"]: command for command in srsly.read_yaml(folder / "project.yml")["commands"]}
+
+
 def scripts(folder):
-    return {command["name"]: command["script"] for command in srsly.read_yaml(folder / "project.yml")["commands"]}
+    return {name: command["script"] for name, command in commands(folder).items()}
 
 
 def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
@@ -61,6 +65,8 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert project["workflows"]["all"][-6:-3] == ["tune-lexical", "tune-nil", "evaluate"]
     assert project["workflows"]["all"][-3:] == ["untrained", "names", "table"]  # has training helped?
     assert sum("tune-lexical" in line for line in scripts(folder)["untrained"]) == 1
+    assert commands(folder)["convert"]["deps"] == [str(corpus)]
+    assert commands(folder)["index"]["outputs"] == ["linker/pel_linker/kb"]  # which no tune-* changes
     config = load_config(folder / "configs" / "train.cfg", interpolate=False)
     nlp = load_model_from_config(config, auto_fill=True)
     assert nlp.pipe_names == ["pel_linker"]
@@ -117,6 +123,7 @@ def test_dev_corpus_formats_and_an_encoder_folder(tmp_path, corpus):
     project = srsly.read_yaml(folder / "project.yml")
     assert project["vars"]["corpus_format"] == "spacy"
     assert scripts(folder)["convert"][1].endswith(f'"{dev}" corpus/dev.spacy --format spacy')
+    assert commands(folder)["convert"]["deps"] == [str(docs), str(dev)]
     assert project["workflows"]["all"][-5:-3] == ["tune-lexical", "evaluate"]  # nothing in dev is NIL
     config = load_config(folder / "configs" / "train.cfg")
     assert config["paths"]["encoder"] == str(tmp_path)
@@ -240,8 +247,7 @@ def test_whatever_build_kb_reads_is_a_kb(tmp_path, monkeypatch, corpus, write):
     assert [(entity.id, entity.name) for entity in kb.entities()] == [("D1", "Fever")]
     assert kb.meta["licence"] == ("CC0" if source.name == "built" else "")
     assert kb.successors() == ({"D9": "D1"} if source.is_dir() else {})
-    (command,) = (one for one in srsly.read_yaml("project.yml")["commands"] if one["name"] == "build-kb")
-    assert command["deps"] == ([] if source.is_dir() else [str(source)])
+    assert commands(folder)["build-kb"]["deps"] == ([] if source.is_dir() else [str(source)])
 
     other = tmp_path / "names"
     assert new_project(other, "--kb", source, *options).exit_code == 0
