@@ -84,6 +84,12 @@ def test_the_scripts_and_steps_that_a_project_names_are_there(path):
     assert not {step for workflow in project["workflows"].values() for step in workflow} - steps
 
 
+def test_no_release_of_umls_is_read_to_see_whether_it_changed():
+    commands = srsly.read_yaml(PROJECTS / "medmentions_umls" / "project.yml")["commands"]
+    (build,) = (command for command in commands if command["name"] == "build-kb")
+    assert "deps" not in build and build["outputs"] == ["kb/entities.sqlite"]
+
+
 @pytest.mark.parametrize("path", [*CONFIGS, *RANKERS], ids=lambda path: f"{path.parents[1].name}/{path.stem}")
 def test_config_builds_the_pipeline_and_its_training_settings(path):
     config = load_config(path, interpolate=False)
