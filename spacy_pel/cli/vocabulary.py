@@ -80,17 +80,23 @@ class ReadAs:
         Args:
             path: The folder.
             vocabulary: What to read.
-            source: A note kept with the KB, as are `release` and `licence`.
+            source: A note kept with the KB, as are `release` and `licence`; of a KB that is built its own are kept.
             release: Of the source.
             licence: Of the source.
 
         Raises:
-            PelError: It cannot be read so.
+            PelError: It cannot be read so, or there are notes for a KB that is built.
         """
         from ..kb.knowledge_base import KnowledgeBase
 
         if (built := built_kb(vocabulary)) is not None:
             self._check_built(vocabulary)
+            for key, note in zip(NOTES, (source, release, licence), strict=True):
+                if note:
+                    raise PelError(
+                        f"--{key}: {vocabulary} is a KB that is built already, with notes of its own; leave it out, or "
+                        f"write a copy with other notes with `spacy pel build-kb {vocabulary} OUT --{key} ...` first."
+                    )
             return built.copy_to(path, indexes=())
         records = self.records(vocabulary)
         kb = KnowledgeBase.create(

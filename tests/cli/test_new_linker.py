@@ -90,6 +90,10 @@ def test_a_kb_that_is_built_is_taken_and_mentions_are_found(tmp_path, encoder):
     assert linked(tmp_path / "again") == LINKS
     refused = new_linker(tmp_path / "kb", tmp_path / "other", "--encoder", encoder, "--columns", "id=number")
     assert refused.exit_code == 1 and "--columns" in refused.stderr and "built already" in refused.stderr
+    for vocabulary in ("kb", "linker"):
+        refused = new_linker(tmp_path / vocabulary, tmp_path / "other", "--encoder", encoder, "--licence", "CC0")
+        assert refused.exit_code == 1 and "--licence" in refused.stderr and "notes of its own" in refused.stderr
+    assert not (tmp_path / "other").exists()
 
 
 def test_it_learns_from_the_names_in_texts(tmp_path, encoder, monkeypatch):
