@@ -32,7 +32,7 @@ def okb(
     known_only: Annotated[
         bool, typer.Option("--known-only", help="Leave mentions out that have no id of the KB: no other NIL but theirs")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the KB at OUT/kb")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the KB and the corpora at OUT")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count: write nothing")] = False,
 ) -> None:
     """Make the out-of-KB set of Wiatrak et al. 2022: the entities of some semantic types leave the KB, their mentions
@@ -57,8 +57,9 @@ def okb(
     targets = [out / f"{corpus.stem}.spacy" for corpus in corpora]
     if len(set(targets)) < len(targets):
         raise PelError(f"Two corpora have one name, so both would be written to {max(targets, key=targets.count)}")
-    if (out / "kb").exists() and not (force or dry_run):
-        raise PelError(f"{out / 'kb'}: is there already; choose another folder or replace it with --force")
+    there = [path for path in (out / "kb", *targets) if path.exists()]
+    if there and not (force or dry_run):
+        raise PelError(f"{there[0]}: is there already; choose another folder or replace it with --force")
     whole, wanted, nlp = KnowledgeBase(kb), frozenset(split_values(types) or OKB_TYPES), spacy.blank("en")
     splits = []
     for corpus in corpora:

@@ -41,8 +41,9 @@ class SplitStatistics(NamedTuple):
 
 
 def ids_of_types(mentions: Iterable[GoldMention], types: Set[str]) -> set[str]:
-    """Return the ids of the mentions that have any of `types`. A label may name several: "T116,T123"."""
-    return {id_ for mention in mentions if not types.isdisjoint(mention.span.label_.split(",")) for id_ in mention.ids}
+    """Return the ids of the mentions that have any of `types`, "NIL" aside. A label may name several: "T116,T123"."""
+    typed = (mention for mention in mentions if not types.isdisjoint(mention.span.label_.split(",")))
+    return {id_ for mention in typed for id_ in mention.ids if id_ != NIL}
 
 
 def split_statistics(mentions: Iterable[GoldMention], train_ids: Set[str]) -> SplitStatistics:

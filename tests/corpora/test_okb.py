@@ -111,10 +111,30 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(made):
     again = okb(made)
     assert again.exit_code == 1 and "--force" in again.stderr
     assert okb(made, "--force").exit_code == 0
+    mine = made / "mine"
+    mine.mkdir()
+    (mine / "dev.spacy").write_text("annotated by hand")
+    kept = CliRunner().invoke(pel_app, ["okb", str(made / "kb"), str(mine), str(made / "dev.txt"), "--types", "T061"])
+    assert kept.exit_code == 1 and f"{mine / 'dev.spacy'}: is there already" in " ".join(kept.stderr.split())
+    assert (mine / "dev.spacy").read_text() == "annotated by hand" and not (mine / "kb").exists()
     arguments = ["okb", made / "kb", made / "two", made / "dev.txt", made / "dev.txt"]
     twice = CliRunner().invoke(pel_app, list(map(str, arguments)))
     assert twice.exit_code == 1 and "dev.spacy" in twice.stderr
-    assert {path.name for path in made.iterdir()} == {"dev.txt", "kb", "okb", "train.pubtator"}
+    assert {path.name for path in made.iterdir()} == {"dev.txt", "kb", "mine", "okb", "train.pubtator"}
+
+
+def test_nil_is_no_id_of_a_type(made):
+    """A mention of the types that nobody found an id for keeps being NIL, and is not counted among those that become
+    so."""
+    dev = made / "dev.txt"
+    dev.write_text(dev.read_text() + "3|t|A lab\n3|a|x\n3\t2\t5\tlab\tT093\t-1\n\n")
+    result = okb(made)
+    assert result.exit_code == 0, result.output
+    docs = list(read_docs(made / "okb" / "dev.spacy", spacy.blank("en").vocab))
+    assert [(ent.kb_id_, ent.id_) for ent in docs[1].ents] == [("NIL", "")]
+    assert [ent.id_ for ent in docs[0].ents][-1] == ""
+    lines = table(result.output)
+    assert lines[lines.index("NIL forms Distinct in training a name that stays") + 3].startswith("dev 2 ")
 
 
 def test_what_could_tell_nil_without_the_context(made):
