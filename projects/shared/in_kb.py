@@ -10,7 +10,7 @@ import typer
 
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
+from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions, with_successors
 
 
 def main(
@@ -19,9 +19,11 @@ def main(
     output: Annotated[Path, typer.Argument(help="The .spacy file to train on")],
     rest: Annotated[Path | None, typer.Option(help="Write the documents with their other mentions here")] = None,
 ) -> None:
-    """Write the documents of CORPUS with those of their gold mentions that have an id in the KB."""
-    docs = [(doc, gold_mentions(doc)) for doc in read_docs(corpus, spacy.blank("en").vocab)]
-    known = KnowledgeBase(kb_path).rows({i for _, mentions in docs for mention in mentions for i in mention.ids})
+    """Write the documents of CORPUS with those of their gold mentions that have an id in the KB, or one that has become
+    one of these."""
+    kb = KnowledgeBase(kb_path)
+    docs = [(doc, with_successors(gold_mentions(doc), kb)) for doc in read_docs(corpus, spacy.blank("en").vocab)]
+    known = kb.rows({i for _, mentions in docs for mention in mentions for i in mention.ids})
     if not known:
         typer.secho(f"✘ no gold id of {corpus} is in {kb_path}: there is nothing to train on", fg="red", err=True)
         raise typer.Exit(1)

@@ -31,6 +31,7 @@ from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers.obo import read_obo
 from spacy_pel.kb.readers.umls import read_umls
 from spacy_pel.mentions.gold import gold_mentions
@@ -189,7 +190,8 @@ def test_in_kb_parts_the_mentions_that_can_be_trained_on_from_the_rest(tmp_path)
     nlp = spacy.blank("en")
     docs = make_docs(nlp)
     write_docs(tmp_path / "all.spacy", docs)
-    known = make_kb(tmp_path / "kb", [Entity("D001241", "Aspirin"), Entity("D009270", "Naloxone")])
+    entities = [Entity("D001241", "Aspirin"), Entity("N1", "Naloxone")]
+    known = KnowledgeBase.create(tmp_path / "kb", entities, retired=[("D009270", "N1")])
     in_kb = script("in_kb", "shared")
     in_kb.main(tmp_path / "all.spacy", known.path, tmp_path / "learn.spacy", rest=tmp_path / "rest.spacy")
     ids = [
