@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +34,9 @@ def convert(
     ] = None,
     lang: Annotated[str, typer.Option(help="Language whose tokenizer is used")] = "en",
     strip_prefix: Annotated[str, typer.Option(help="Prefix to take off every id, say UMLS:")] = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first mention that is not right")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first mention that is not right, as jsonl and spacy always do")
+    ] = False,
     held_out: Annotated[Path | None, typer.Option(help="Write every FOLD-th document here instead of to OUT")] = None,
     fold: Annotated[int, typer.Option(min=2, help="See --held-out")] = 5,
 ) -> None:
@@ -58,6 +61,7 @@ def convert(
     from ..corpora.pubtator import PubTatorReader
     from ..mentions.gold import gold_mentions
 
+    _check_apart({"SOURCE": source, "OUT": out, "--held-out": held_out})
     nlp = blank(lang)
     format = format or format_of(source)
     if format is None:
@@ -69,6 +73,8 @@ def convert(
         reader = read_gold(source, nlp, format, strip_prefix=strip_prefix, strict=strict, skipped=skipped)
     with warnings_shown():
         docs = list(tqdm(reader, desc="Converting", unit=" documents", disable=None))
+    if not docs:
+        raise PelError(f"{source} has no document: there is nothing to write to {out}")
     kept = [doc for i, doc in enumerate(docs) if held_out is None or i % fold]
     if not kept:
         raise PelError(f"{source} has one document: --held-out leaves none for {out}")
@@ -85,6 +91,14 @@ def convert(
     if held_out:
         write_docs(held_out, docs[::fold])
         msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")
+
+
+def _check_apart(named: dict[str, Path | None]) -> None:
+    """Raise `PelError` where two of the paths, by what names them, are one file, which would be replaced."""
+    given = [(name, path) for name, path in named.items() if path is not None]
+    for (one, path), (other, same) in combinations(given, 2):
+        if path.resolve() == same.resolve():
+            raise PelError(f"{path} is both {one} and {other}, and would be replaced: name another file for {other}")
 
 
 def _named() -> str:

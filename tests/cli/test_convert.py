@@ -6,7 +6,7 @@ import spacy
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
-from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.corpora.docbin import read_docs, write_docs
 
 PUBTATOR = """\
 101|t|Lithium-induced atrial flutter
@@ -78,6 +78,28 @@ def test_every_fold_th_document_can_be_held_out(tmp_path):
     )
     assert again.exit_code == 0, again.output
     assert texts(held_out) == ["Title 1"] and len(texts(tmp_path / "part.spacy")) == 3
+
+
+def test_no_file_is_two_of_those_that_are_named(tmp_path):
+    source, out = tmp_path / "cdr.txt", tmp_path / "train.spacy"
+    source.write_text("".join(f"{i}|t|Title {i}\n\n" for i in range(7)))
+    both = convert(source, out, "--held-out", str(tmp_path / "." / "train.spacy"))
+    assert both.exit_code == 1 and "is both OUT and --held-out" in both.stderr and not out.exists()
+    assert convert(source, out).exit_code == 0
+    for arguments, names in [
+        ((out, tmp_path / "dev.spacy", "--held-out", out), "SOURCE and --held-out"),
+        ((out, out), "SOURCE and OUT"),
+    ]:
+        result = CliRunner().invoke(pel_app, ["convert", *map(str, arguments)])
+        assert result.exit_code == 1 and f"is both {names}" in result.stderr
+    assert len(texts(out)) == 7 and not (tmp_path / "dev.spacy").exists()
+
+
+def test_a_corpus_without_documents(tmp_path):
+    write_docs(tmp_path / "empty.spacy", [])
+    result = CliRunner().invoke(pel_app, ["convert", str(tmp_path / "empty.spacy"), str(tmp_path / "out.spacy")])
+    assert result.exit_code == 1 and "empty.spacy has no document" in result.stderr
+    assert not (tmp_path / "out.spacy").exists()
 
 
 def test_one_document_cannot_be_parted(tmp_path):
