@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,8 @@ from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg, shown
 
 if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
     from ..kb.knowledge_base import KnowledgeBase
     from ..mentions.ranked import RankedMention
 
@@ -85,6 +87,8 @@ def evaluate(
     n_missing, n_ids = metrics["n_gold_ids_missing"], metrics["n_gold_ids"]
     tell = msg.warn if 0 < n_ids == n_missing else msg.text
     tell(f"{n_missing:,} of {n_ids:,} distinct gold ids are not in the KB.")
+    if discarded := _n_discarded(docs, linker.settings.labels_discard):
+        msg.text(f"{discarded:,} mentions have a label of labels_discard: they are NIL without a search.")
     if with_end_to_end and metrics["end_to_end_precision"] is None:
         msg.warn(
             f"--end-to-end: the pipeline ({', '.join(nlp.pipe_names)}) finds no entity to be scored; put a component "
@@ -95,6 +99,13 @@ def evaluate(
         msg.good(f"Wrote {output}")
     if plots:
         _write_plots(plots, ranked, metrics, linker.require_kb())
+
+
+def _n_discarded(docs: Iterable[Doc], labels: Container[str]) -> int:
+    """How many annotated mentions of `docs` have one of `labels`."""
+    from ..mentions.gold import gold_mentions
+
+    return sum(bool(one.ids) and one.span.label_ in labels for doc in docs for one in gold_mentions(doc))
 
 
 def _make_folder(path: Path) -> None:

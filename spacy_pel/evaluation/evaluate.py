@@ -26,7 +26,6 @@ class Linker(CanRank, Protocol):
     """What can be measured."""
 
     model: Model
-    settings: Any
     tuned: Tuned
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any, Protocol
 
 from spacy.tokens import Doc, Span
@@ -23,6 +24,7 @@ class CanRank(Protocol):
     what it makes of them."""
 
     kb: Any
+    settings: Any
 
     def find(self, spans: Sequence[Span], k: int, **options: Any) -> list[Found]: ...
 
@@ -34,7 +36,8 @@ def rank_gold(
 ) -> list[RankedMention]:
     """The best `k` candidates for every gold mention of `docs`, in their order; retired gold ids as their successors.
 
-    Unannotated mentions are not ranked, since no measure looks at their candidates: theirs are empty.
+    Unannotated mentions are not ranked, since no measure looks at their candidates: theirs are empty. So are those of
+    mentions whose label is one of `labels_discard`, which are NIL as in a pipeline.
 
     Args:
         linker: What ranks.
@@ -50,10 +53,14 @@ def rank_mentions(
     linker: CanRank, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
 ) -> list[RankedMention]:
     """`rank_gold` for these mentions."""
-    annotated = [mention for mention in mentions if mention.ids]
-    found = find_mentions(lambda spans: linker.find(spans, k, **options), annotated, progress=progress)
+    discarded = linker.settings.labels_discard
+    wanted = [bool(mention.ids) and mention.span.label_ not in discarded for mention in mentions]
+    found = find_mentions(
+        lambda spans: linker.find(spans, k, **options), list(compress(mentions, wanted)), progress=progress
+    )
     made = iter(linker.links([one.found for one in found]))
-    return [RankedMention.of(mention, next(made) if mention.ids else Link(NIL, [])) for mention in mentions]
+    links = (next(made) if own else Link(NIL, []) for own in wanted)
+    return [RankedMention.of(mention, link) for mention, link in zip(mentions, links, strict=True)]
 
 
 def find_mentions(

@@ -119,6 +119,14 @@ def test_the_limit_is_in_documents(linker, dev):
     assert linker.calls == [(2, 64)]
 
 
+def test_mentions_with_a_discarded_label_are_told(linker, dev):
+    assert "labels_discard" not in run(dev).output
+    linker.settings = LinkSettings(labels_discard=["X"])
+    result = run(dev)
+    assert "3 mentions have a label of labels_discard" in " ".join(result.output.split())
+    assert re.search(r"recall_at_1 +0\.0000", result.output)
+
+
 def test_a_pipeline_that_finds_no_entity_loses_no_measure(tmp_path, linker, dev):
     result = run(dev, "--end-to-end", "--output", tmp_path / "m.json")
     assert result.exit_code == 0, result.output

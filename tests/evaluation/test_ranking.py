@@ -4,12 +4,14 @@ import pickle
 
 import pytest
 from lookup_linker import NLP, Ids, LookupLinker, make_doc
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import registry
 
 from spacy_pel.evaluation import ranking
 from spacy_pel.evaluation.ranking import rank_gold
+from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.pipeline.settings import LinkSettings
 
 FOUND = {"lithium": [("D1", 0.9), ("D2", 0.5)], "flutter": [("D3", 0.8), ("D2", 0.7)], "newborn": [("D4", 0.6)]}
 DOCS = [
@@ -39,6 +41,17 @@ def test_order_candidates_and_unannotated_mentions(monkeypatch, chunk):
     ]
     assert sum(n_spans for n_spans, _ in linker.calls) == 4
     assert {k for _, k in linker.calls} == {64}
+
+
+def test_mentions_with_a_discarded_label_are_nil_as_in_a_pipeline():
+    linker = LookupLinker(FOUND, {"D1", "D3"})
+    linker.settings = LinkSettings(labels_discard=["DATE"])
+    doc = make_doc(("lithium", "D1"), ("flutter", "D3"))
+    doc.spans[GOLD_GROUP] = [doc.spans[GOLD_GROUP][0], Span(doc, 1, 2, label="DATE", kb_id="D3")]
+    found, discarded = rank_gold(linker, [doc], k=64)
+    assert (found.rank, found.called_nil) == (1, False)
+    assert (list(discarded.candidates), discarded.called_nil) == ([], True)
+    assert linker.calls == [(1, 64)]
 
 
 def make_examples(docs):
