@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -133,3 +135,17 @@ def links(doc) -> list[tuple[str, str]]:
 def unit_vectors(n: int, dim: int, seed: int = 0) -> np.ndarray:
     vectors = np.random.default_rng(seed).normal(size=(n, dim)).astype("float32")
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def write_package(pipeline: Path, site: Path, name: str) -> Path:
+    """Install a saved pipeline in the folder `site` as the package `name` ("en_…"), as `spacy package` makes one, and
+    return the folder of the pipeline in it."""
+    meta = json.loads((pipeline / "meta.json").read_bytes())
+    module, info = site / name, site / f"{name}-{meta['version']}.dist-info"
+    folder = shutil.copytree(pipeline, module / f"{name}-{meta['version']}")
+    load = "def load(**given):\n    return load_model_from_init_py(__file__, **given)\n"
+    (module / "__init__.py").write_text(f"from spacy.util import load_model_from_init_py\n{load}")
+    (module / "meta.json").write_text(json.dumps(meta | {"name": name.partition("_")[2]}))
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {meta['version']}\n")
+    return folder

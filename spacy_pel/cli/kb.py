@@ -12,7 +12,7 @@ import typer
 from ..errors import PelError
 from ..kb.names.name_rules import LABEL, MIN_LENGTH
 from .app import command, pel_app
-from .pipeline import CODE, GPU_ID, folder_of, load_linker
+from .pipeline import CODE, GPU_ID, folder_of, load_linker, warn_of_package
 from .printing import echo, msg
 from .vocabulary import built_kb, is_pipeline, print_skipped
 
@@ -124,7 +124,7 @@ def compact(path: KB_PATH) -> None:
     Example: python -m spacy pel kb compact linker
     """
     kb = _open(path)
-    _warn_of_package(path)
+    warn_of_package(path)
     added, removed = kb.n_added, kb.n_removed
     kb.compact()
     msg.good(f"{kb.path}: took in {added:,} added entities, closed {removed:,} gaps")
@@ -260,19 +260,8 @@ def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, K
     """The linker whose KB is to be changed, and that KB."""
     _, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
-    _warn_of_package(pipeline)
+    warn_of_package(pipeline)
     return linker, linker.kb
-
-
-def _warn_of_package(pipeline: str) -> None:
-    """Say what becomes of a change, where `pipeline` is an installed package."""
-    from spacy.util import is_package
-
-    if is_package(pipeline):
-        msg.warn(
-            f"{pipeline} is an installed package: all who use this environment get the change, and the next `pip "
-            "install` of it undoes it. To keep it, save the pipeline to a folder (nlp.to_disk) and change that."
-        )
 
 
 def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:

@@ -85,6 +85,17 @@ def folder_of(pipeline: str) -> Path:
     return package / f"{meta['lang']}_{meta['name']}-{meta['version']}"
 
 
+def warn_of_package(pipeline: str) -> None:
+    """Say what becomes of a change, where `pipeline` is an installed package."""
+    from spacy.util import is_package
+
+    if is_package(pipeline):
+        msg.warn(
+            f"{pipeline} is an installed package: all who use this environment get the change, and the next `pip "
+            "install` of it undoes it. To keep it, save the pipeline to a folder (nlp.to_disk) and change that."
+        )
+
+
 def blank(lang: str) -> Language:
     """A pipeline of that language with nothing but its tokenizer.
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from wasabi import MarkdownRenderer
 
+from ..evaluation.evaluate import with_ranker
+
 if TYPE_CHECKING:
     from spacy.language import Language
 
@@ -17,6 +19,8 @@ MEASURES = (
     *("recall_at_1", "recall_at_5", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1"),
     *("all_recall_at_1", "nil_precision", "nil_recall", "nil_f1", "nil_auprc", "nil_base_rate", "link_ece"),
 )
+
+BEGIN, END = "<!-- card -->", "<!-- end of the card -->"  # Markdown does not show them
 
 KB_INSIDE = (
     "The names and definitions of the KB are part of this pipeline and come under the licence of their source; whoever "
@@ -45,6 +49,14 @@ def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None 
     return card.text
 
 
+def with_card(notes: str, card: str) -> str:
+    """The `notes` of a pipeline with `card` in the place of an earlier one, or behind them."""
+    before, _, rest = notes.partition(BEGIN)
+    after = rest.partition(END)[2]
+    parts = (before.strip(), f"{BEGIN}\n{card.strip()}\n{END}", after.strip())
+    return "\n\n".join(part for part in parts if part)
+
+
 def _about_kb(kb: KnowledgeBase) -> list[tuple[str, str]]:
     notes = [(key.capitalize(), kb.meta.get(key) or "not stated") for key in ("source", "release", "licence")]
     counts = [(what.capitalize(), f"{count:,}") for what, count in kb.meta["counts"].items()]
@@ -54,7 +66,9 @@ def _about_kb(kb: KnowledgeBase) -> list[tuple[str, str]]:
 
 def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
     settings, objective = linker.model.attrs["settings"], linker.objective
-    threshold = "none: nothing is NIL" if linker.threshold is None else f"{linker.threshold:.4f}"
+    deciding = with_ranker(nlp, linker)  # as `evaluate` measures it
+    threshold = "none: nothing is NIL" if deciding.threshold is None else f"{deciding.threshold:.4f}"
+    fitted_by = "tune-nil" if deciding is linker else "tune-ranker"
     weights = linker.name_weights
     names = "none" if weights is None else ", ".join(f"{k} {weight:.4f}" for k, weight in weights.as_setting().items())
     if weights is not None and linker.settings.lexical == "tuned" and linker.tuned.name_weights is None:
@@ -69,7 +83,7 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
         ("Vectors", linker.settings.vectors),
         ("Weights of names", names),
         ("NIL threshold", threshold),
-        ("Probabilities", "fitted by tune-nil" if linker.tuned.gives_probabilities else "none"),
+        ("Probabilities", f"fitted by {fitted_by}" if deciding.tuned.gives_probabilities else "none"),
     ]
 
 

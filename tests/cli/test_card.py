@@ -6,14 +6,18 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import spacy
 import srsly
-from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder
+from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder, write_package
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.reports.model_card import model_card
+from spacy_pel.tuning.decision import Logistic
+from spacy_pel.tuning.ranking import RankTuned
 from spacy_pel.tuning.tuned import Tuned
 
 LINK = """
@@ -70,6 +74,37 @@ def test_the_card(pipeline, tmp_path):
     assert {key: value for key, value in srsly.read_json(pipeline / "meta.json").items() if key != "notes"} == before
     assert spacy.load(pipeline).meta["notes"] == notes
     assert card(pipeline).exit_code == 0 and "Measures" not in srsly.read_json(pipeline / "meta.json")["notes"]
+
+
+def test_notes_that_are_there_stay_and_a_card_is_replaced(pipeline):
+    file = pipeline / "meta.json"
+    srsly.write_json(file, srsly.read_json(file) | {"notes": "Made by hand.\n"})
+    assert card(pipeline).exit_code == 0
+    once = srsly.read_json(file)["notes"]
+    assert once.startswith("Made by hand.\n\n") and once.count("### Knowledge base") == 1
+    srsly.write_json(file, srsly.read_json(file) | {"notes": once + "\n\nAsk me."})
+    assert card(pipeline).exit_code == 0
+    assert srsly.read_json(file)["notes"] == once + "\n\nAsk me."
+
+
+def test_the_package_may_be_named(pipeline, tmp_path, monkeypatch):
+    folder = write_package(pipeline, tmp_path / "site", "en_of_test_card")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "en_of_test_card", raising=False)
+    result = card("en_of_test_card")
+    assert result.exit_code == 0, result.output
+    assert "is an installed package" in " ".join(result.output.split())
+    assert "| Entities | 12 |" in srsly.read_json(folder / "meta.json")["notes"]
+
+
+def test_what_decides_on_nil_is_the_ranker_where_there_is_one(pipeline):
+    nlp = spacy.load(pipeline)
+    ranker, linker = nlp.add_pipe("pel_ranker"), nlp.get_pipe("pel_linker")
+    assert "| NIL threshold | 0.2500 |" in model_card(nlp, linker)
+    right = Logistic(*(np.zeros(1) for _ in range(6)), 0.0)
+    ranker.tuned = RankTuned(right=right, nil_threshold=0.75)
+    text = model_card(nlp, linker)
+    assert "| NIL threshold | 0.7500 |" in text and "| Probabilities | fitted by tune-ranker |" in text
 
 
 def test_a_kb_outside_is_said_to_be(pipeline, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import spacy
-from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, write_encoder
+from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, write_encoder, write_package
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
@@ -86,16 +86,9 @@ def test_info_and_search(linker):
 
 @pytest.fixture
 def package(saved, tmp_path, monkeypatch):
-    """The name of an installed package with the pipeline, as `spacy package` makes one."""
-    name, meta = "en_of_test_kb", json.loads((saved / "meta.json").read_bytes())
-    module = tmp_path / "site" / name
-    shutil.copytree(saved, module / f"{name}-{meta['version']}")
-    load = "def load(**given):\n    return load_model_from_init_py(__file__, **given)\n"
-    (module / "__init__.py").write_text(f"from spacy.util import load_model_from_init_py\n{load}")
-    (module / "meta.json").write_text(json.dumps(meta | {"name": "of_test_kb"}))
-    info = tmp_path / "site" / f"{name}-{meta['version']}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {meta['version']}\n")
+    """The name of an installed package with the pipeline."""
+    name = "en_of_test_kb"
+    write_package(saved, tmp_path / "site", name)
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.delitem(sys.modules, name, raising=False)
     return name
