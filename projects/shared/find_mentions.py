@@ -15,6 +15,7 @@ from memory import memory_mb
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from spacy_pel.cli.table import cell
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.names.patterns import patterns
@@ -50,13 +51,13 @@ def main(
     found = [{(ent.start, ent.end) for ent in doc.ents} for doc in nlp.pipe(texts)]
     seconds = process_time() - ready
     right = sum(len(own & there) for own, there in zip(found, gold, strict=True))
-    precision, recall = right / sum(map(len, found)), right / sum(map(len, gold))
+    n_found, n_gold = sum(map(len, found)), sum(map(len, gold))
     values = {
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / (precision + recall),
-        "n_found": sum(map(len, found)),
-        "n_gold": sum(map(len, gold)),
+        "precision": share(right, n_found),
+        "recall": share(right, n_gold),
+        "f1": share(2 * right, n_found + n_gold),
+        "n_found": n_found,
+        "n_gold": n_gold,
         "seconds_to_first_doc": ready - start,
         "tokens_per_second": sum(map(len, texts)) / seconds,
         "anonymous_mb_more": memory_mb("RssAnon") - before,
@@ -64,7 +65,12 @@ def main(
     }
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, values)
-    typer.echo(f"{output}: " + ", ".join(f"{key} {value:,.3f}" for key, value in values.items()))
+    typer.echo(f"{output}: " + ", ".join(f"{key} {cell(key, value)}" for key, value in values.items()))
+
+
+def share(part: int, whole: int) -> float | None:
+    """None where there is nothing to measure."""
+    return part / whole if whole else None
 
 
 def add_finder(nlp: Language, kb: Path, by: Finder, min_length: int, types: list[str]) -> None:

@@ -13,8 +13,8 @@ def main(
     metrics: Annotated[Path, typer.Argument(help="Folder of the runs' JSON files")],
     output: Annotated[Path, typer.Argument(help="Picture without its suffix: .png and .svg are written")],
 ) -> None:
-    """Left: precision and recall of the NIL class over all thresholds, a dot at the tuned one. Right: average
-    precision of NIL against recall@1 in the KB."""
+    """Left: precision and recall of the NIL class over all thresholds, a dot at the tuned one, if one was kept. Right:
+    average precision of NIL against recall@1 in the KB."""
     from matplotlib.figure import Figure
 
     from spacy_pel.reports.plots import save_figure
@@ -22,6 +22,9 @@ def main(
     runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in metrics.glob("*.json")}
     if not runs:
         raise typer.BadParameter(f"no run has written its measures to {metrics}", param_hint="METRICS")
+    if without := sorted(name for name, found in runs.items() if not found.get("nil_curve")):
+        why = "of its corpus, none or all mentions are NIL: there is no curve; leave it out"
+        raise typer.BadParameter(f"{metrics / without[0]}.json: {why}", param_hint="METRICS")
     drawn = Figure(figsize=(11, 4.5), layout="constrained")
     curves, trade = drawn.subplots(1, 2)
     for number, (name, found) in enumerate(sorted(runs.items())):
@@ -29,7 +32,8 @@ def main(
         recall, precision = ([point[key] for point in found["nil_curve"]] for key in ("recall", "precision"))
         label = f"{name}: {found['nil_auprc']:.2f}"
         curves.plot([0, *recall], [precision[0], *precision], drawstyle="steps-pre", color=colour, label=label)
-        curves.plot(found["nil_recall"], found["nil_precision"], "o", color=colour)
+        if None not in (found["nil_recall"], found["nil_precision"]):
+            curves.plot(found["nil_recall"], found["nil_precision"], "o", color=colour)
         trade.plot(found["nil_auprc"], found["recall_at_1"], "o", color=colour, label=name)
     base_rate = next(iter(runs.values()))["nil_base_rate"]
     curves.axhline(base_rate, color="grey", linestyle=":", label=f"chance level: {base_rate:.2f}")

@@ -240,6 +240,26 @@ def test_worlds_are_parted_by_type_and_averaged_one_by_one(tmp_path, monkeypatch
         worlds.test(Path("training"), ["SO"], "row")
 
 
+def test_a_training_on_other_worlds_leaves_none_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for world, id_ in (("SO", "SO:1"), ("CL", "CL:1")):
+        make_kb(Path("kb") / world, [Entity(id_, "gene")])
+    worlds, read = script("worlds", "worlds"), []
+
+    def python(*arguments: object) -> None:
+        if arguments[0] == "../shared/in_kb.py":
+            for path in map(Path, (arguments[3], arguments[5])):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        elif "train" in arguments:
+            read.append({part: [path.name for path in (Path("run") / part).iterdir()] for part in ("learn", "tune")})
+
+    monkeypatch.setattr(worlds, "python", python)
+    for world in ("SO", "CL"):
+        worlds.train(Path("run"), [world], hold_out=0.0)
+    assert read == [{part: [f"{world}.spacy"] for part in ("learn", "tune")} for world in ("SO", "CL")]
+
+
 def test_each_world_is_linked_to_its_own_kb_with_names_and_without(tmp_path, monkeypatch):
     """By an encoder that nobody trained, of mentions that are names of their entities."""
     monkeypatch.chdir(tmp_path)
@@ -716,6 +736,29 @@ def test_mentions_are_found_by_the_names_of_a_kb_and_counted(tmp_path, by):
     found = srsly.read_json(tmp_path / "m" / "found.json")
     assert (found["n_gold"], found["n_found"], found["precision"]) == (12, 11, 1.0)  # "AF" is too short
     assert found["recall"] == pytest.approx(11 / 12) and found["peak_mb"] > 0
+
+
+def test_a_kb_whose_names_are_not_there_has_no_precision(tmp_path):
+    kb, nlp = make_kb(tmp_path / "kb", [Entity("D1", "nowhere to be found")]), spacy.blank("en")
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp))
+    script("memory", "shared")
+    module = script("find_mentions", "shared")
+    module.main(kb.path, tmp_path / "dev.spacy", tmp_path / "found.json", module.Finder.finder, min_length=3)
+    found = srsly.read_json(tmp_path / "found.json")
+    assert (found["precision"], found["recall"], found["f1"], found["n_found"]) == (None, 0.0, 0.0, 0)
+
+
+def test_the_figure_of_nil_is_of_runs_with_nil_whether_a_threshold_was_kept_or_not(tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = script("nil_figure", "shared")
+    curve = [{"recall": 0.5, "precision": 0.5}, {"recall": 1.0, "precision": 0.4}]
+    run = {"nil_curve": curve, "nil_auprc": 0.5, "recall_at_1": 0.9, "nil_base_rate": 0.2}
+    srsly.write_json(tmp_path / "a.json", run | {"nil_recall": None, "nil_precision": None})
+    figure.main(tmp_path, tmp_path / "nil")
+    assert (tmp_path / "nil.svg").is_file()
+    srsly.write_json(tmp_path / "b.json", run | {"nil_curve": [], "nil_auprc": None})
+    with pytest.raises(typer.BadParameter, match=r"b\.json: of its corpus, none or all mentions are NIL"):
+        figure.main(tmp_path, tmp_path / "nil")
 
 
 def test_the_picture_of_links_has_what_render_links_has():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,8 @@ def train(
     held_out = HoldOut(hold_out, seed=seed)
     KnowledgeBase.create(whole, entities_of(worlds), overwrite=True)
     KnowledgeBase.create(known, (one for one in entities_of(worlds) if not held_out.holds(one)), overwrite=True)
+    for part in ("learn", "tune"):  # which are read whole: an earlier run may have left other worlds there
+        shutil.rmtree(folder / part, ignore_errors=True)
     for world in worlds:
         source, file = Path("corpus") / f"{world}.spacy", f"{world}.spacy"
         python("../shared/in_kb.py", source, known, folder / "learn" / file, "--rest", folder / "tune" / file)
