@@ -1,10 +1,36 @@
 """Components that learn in a session: what spaCy calls while it trains."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from spacy.language import Language
 from spacy.training import Example, validate_examples
 from thinc.api import Model, Optimizer
+
+from ..errors import PelError
+from ..mentions.gold import GoldMention
+
+STREAMED = -1  # [training] max_epochs, of a corpus of which spaCy shows `initialize` the first Examples only
+
+
+def check_linked(mentions: Sequence[GoldMention], name: str, nlp: Language | None) -> None:
+    """Check that there is something to learn for the component `name` of `nlp`: one of the first gold `mentions` of the
+    training has an id. Of a streamed corpus, which may have ids further on, warn only. Without any mention, as with
+    spaCy's Example for those who only want to load things, say nothing.
+
+    Raises:
+        PelError: None has.
+    """
+    if not mentions or any(mention.is_linked for mention in mentions):
+        return
+    complaint = (
+        f"None of the {len(mentions)} mentions of the first training examples ({mentions[0].span.text!r}, ...) has an "
+        f"id that {name} could learn: give the mentions of the training corpus a kb_id, as `spacy pel convert` does."
+    )
+    if nlp is None or nlp.config.interpolate()["training"]["max_epochs"] != STREAMED:
+        raise PelError(complaint)
+    warnings.warn(complaint, stacklevel=3)
 
 
 class Learning:

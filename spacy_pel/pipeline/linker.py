@@ -26,7 +26,7 @@ from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
 from .arguments import check_attribute, check_ranked, ids_given, path_given
 from .default_weights import default_weights
-from .learning import Learning
+from .learning import Learning, check_linked
 from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
@@ -331,7 +331,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             kb_loader: `spacy_pel.KBFromDisk.v1`; None keeps the KB that is set.
 
         Raises:
-            PelError: If the encoder or the KB is missing, or if none of the first gold ids is in the KB.
+            PelError: If the encoder or the KB is missing, or if none of the first gold ids is in the KB or there is
+                none.
         """
         from .initializing import load_encoder, load_kb
 
@@ -341,7 +342,9 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         self.tuned = Tuned()
         self.set_kb(load_kb(self.kb, self.name, kb_loader))
         examples = islice(get_examples(), EXAMPLES_CHECKED)
-        check_gold_ids((mention for eg in examples for mention in gold_mentions(eg.reference)), self.require_kb())
+        mentions = [mention for eg in examples for mention in gold_mentions(eg.reference)]
+        check_linked(mentions, self.name, nlp)
+        check_gold_ids(mentions, self.require_kb())
 
     def set_model(self, model: Model) -> None:
         """Link with this bi-encoder from now on."""

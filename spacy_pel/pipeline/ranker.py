@@ -19,7 +19,7 @@ from ..checks import check_count, check_flag, check_number, refused
 from ..errors import PelError
 from ..mentions.gold import check_gold_ids, gold_mentions, mentions_to_learn, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
-from .learning import Learning
+from .learning import Learning, check_linked
 from .settings import Threshold
 from .with_settings import WithSettings
 
@@ -245,7 +245,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
         Args:
             get_examples: Gives the training examples.
-            nlp: The pipeline, which is not used.
+            nlp: The pipeline, whose config says whether the corpus is streamed.
             encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there, and begins with a copy of
                 the linker's encoder of mentions where there are none.
             candidates: A file where the candidates are kept for the next training; None: they are not. With
@@ -253,8 +253,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             has to read the Docs first.
 
         Raises:
-            PelError: Without a linker and its KB, if none of the first gold ids is in the KB, or if `candidates` of
-                such a linker are to be kept.
+            PelError: Without a linker and its KB, if none of the first gold ids is in the KB or there is none, or if
+                `candidates` of such a linker are to be kept.
         """
         from ..models.bi_encoder import encoder_of
         from ..models.cross_encoder import has_encoder, set_encoder
@@ -273,7 +273,9 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             advice = f"{linker.name} reads what a transformer pipe lends, and that may learn; leave it out"
             raise refused(section, "candidates", path, advice)
         self.session, self.tuned = None, RankTuned()
-        mentions = [mention for eg in get_examples() for mention in gold_mentions(eg.reference) if mention.is_linked]
+        annotated = [mention for eg in get_examples() for mention in gold_mentions(eg.reference)]
+        check_linked(annotated, self.name, nlp)
+        mentions = [mention for mention in annotated if mention.is_linked]
         check_gold_ids(mentions[:EXAMPLES_CHECKED], linker.require_kb())
         kept = self._begin(candidates)
         if self.settings.use_gold_ents and not lent:

@@ -18,6 +18,7 @@ from ..models.encoder import set_layer, token_batches
 from .adversarial import FGSM
 from .gradients import finish
 from .losses import CrossEntropyLoss, score_gradient
+from .waiting import waiting_for_mentions
 
 LOSS = CrossEntropyLoss()  # over the candidates of a mention: eq. 1
 
@@ -49,6 +50,7 @@ class RankingSession:
         self.model = model
         self.adversarial = adversarial
         self.n_mentions = 0
+        self._learns = waiting_for_mentions("pel_ranker")
         if adversarial is not None:
             set_layer(model, adversarial.layer, "[components.pel_ranker.adversarial]")
         pair_tower(model).zero_grad()  # what a training before this one has left
@@ -92,6 +94,7 @@ class RankingSession:
         Raises:
             PelError: If they are not finite.
         """
+        self._learns(self.n_mentions > 0)
         if not self.n_mentions:
             return False
         finish([pair_tower(self.model)], self.n_mentions, max_norm)

@@ -32,6 +32,7 @@ from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate, with_origin
+from .waiting import waiting_for_mentions
 
 
 class Update(NamedTuple):
@@ -81,6 +82,7 @@ class TrainingSession:
         self._same_concepts = self._read_same_concepts()
         self._targets = {} if objective.distillation is None else objective.distillation.targets()
         self._n_mentions, self._loss = 0, 0.0  # since the latest update
+        self._learns = waiting_for_mentions("pel_linker")
         if objective.adversarial is not None:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
         for tower in model.layers:  # what a training before this one has left
@@ -219,6 +221,7 @@ class TrainingSession:
         Raises:
             PelError: If they are not finite.
         """
+        self._learns(self._n_mentions > 0)
         if not self._n_mentions:
             self.latest = None
             return False

@@ -620,6 +620,20 @@ def test_gold_ids_of_another_scheme_are_found_at_initialisation(tmp_path):
         make_pipeline(write_encoder(tmp_path / "encoder"), kb)
 
 
+@pytest.mark.parametrize("id_", ["", "NIL"])
+def test_a_corpus_without_ids_is_found_at_initialisation(tmp_path, id_):
+    nlp, linker, _, _ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    examples = make_examples(nlp, [(text, dict.fromkeys(found, id_)) for text, found in SENTENCES])
+    with pytest.raises(PelError, match=r"None of the 12 mentions .*'aspirin'.* has an id that pel_linker could learn"):
+        linker.initialize(lambda: examples, nlp=nlp)
+    nlp.config["training"]["max_epochs"] = -1  # the first of a stream: ids may come
+    with pytest.warns(UserWarning, match=r"None of the 12 mentions .* has an id that pel_linker could learn"):
+        linker.initialize(lambda: examples, nlp=nlp)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.initialize()  # with spaCy's own Example, to load things
+
+
 def test_mentions_whose_gold_is_not_in_the_kb_give_no_loss(tmp_path):
     kb = make_kb(tmp_path / "kb", [e for e in ENTITIES if e.id not in ("D009270", "D003000")])
     nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb)

@@ -281,6 +281,12 @@ def test_the_linkers_encoder_is_where_it_begins(nlp, linker):
     assert own["embeddings.word_embeddings.weight"] is not theirs.embeddings.word_embeddings.weight
 
 
+def test_a_corpus_without_ids_is_found_at_initialisation(nlp, ranker):
+    examples = make_examples(nlp, [(text, dict.fromkeys(found, "")) for text, found in SENTENCES])
+    with pytest.raises(PelError, match=r"None of the 12 mentions .* has an id that pel_ranker could learn"):
+        ranker.initialize(lambda: examples, nlp=nlp)
+
+
 def test_each_mention_is_searched_once(nlp, linker, ranker, tmp_path, monkeypatch):
     asked, find = [], linker.find
     monkeypatch.setattr(type(linker), "find", lambda self, spans, k, **o: asked.extend(spans) or find(spans, k, **o))

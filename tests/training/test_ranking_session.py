@@ -134,6 +134,8 @@ def test_it_learns(model, choices, adversarial):
 def test_clipping_and_nothing(model, choices):
     session = RankingSession(model, None)
     assert session.accumulate([]) == 0.0 and not session.finish_gradients(1.0)
+    with pytest.warns(UserWarning, match="pel_ranker has learnt nothing in its first 50 updates"):
+        assert not any(session.finish_gradients(1.0) for _ in range(49))
     session.accumulate(choices)
     session.finish_gradients(0.1)
     gradients = [p.grad for p in pair_tower(model).parameters() if p.grad is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 import spacy
 import torch
 from spacy.tokens import Span
+from spacy.training import Example
 from spacy.util import registry
 from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_encoder
 
@@ -173,6 +175,21 @@ def test_scores_are_of_vectors_at_most_one_update_old(pipeline):
 def current_index(live):
     live.search()
     return live.index
+
+
+def test_a_training_that_learns_nothing_says_so_once(pipeline):
+    nlp, linker, examples, optimizer = pipeline
+    nothing = [Example(nlp.make_doc("Nothing."), nlp.make_doc("Nothing."))]
+    with pytest.warns(UserWarning) as warned:
+        train(nlp, nothing, optimizer, 120)
+    (told,) = warned
+    assert str(told.message).startswith("pel_linker has learnt nothing in its first 50 updates: ")
+    linker.session = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(nlp, nothing, optimizer, 49)
+        train(nlp, examples, optimizer, 1)
+        train(nlp, nothing, optimizer, 60)
 
 
 def test_gradients_of_two_batches_add_up(tmp_path):

@@ -1,0 +1,38 @@
+"""What a training waits for, and says once where it does not come."""
+
+from __future__ import annotations
+
+import warnings
+
+UPDATES = 50  # without any mention that could be learnt from, before a training says so
+
+
+class WaitingFor:
+    """Warns once where something has not come in the first `n` times that it could have.
+
+    Args:
+        n: How many times.
+        warning: What to say then.
+    """
+
+    def __init__(self, n: int, warning: str) -> None:
+        self._left, self._warning = n, warning
+
+    def __call__(self, came: bool) -> None:
+        """Note whether it has come this time."""
+        if came:
+            self._left = 0
+        elif self._left:
+            self._left -= 1
+            if not self._left:
+                warnings.warn(self._warning, stacklevel=3)
+
+
+def waiting_for_mentions(factory: str) -> WaitingFor:
+    """What waits, update by update, for the first mention that a `factory` learns from."""
+    return WaitingFor(
+        UPDATES,
+        f"{factory} has learnt nothing in its first {UPDATES} updates: none of their mentions has an id of the KB. "
+        "Check the kb_id of the mentions in the training corpus, and where use_gold_ents = false, that the entities "
+        "that the pipeline finds are mentions of it.",
+    )
