@@ -8,6 +8,7 @@ from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, Literal
 
 from spacy.language import Language
+from thinc.api import Config
 
 from ..checks import check_count, is_number, refused
 
@@ -18,7 +19,8 @@ SECTION, KEY = "[training.before_update]", "every"
 class RefreshNegatives:
     """Encodes the KB again, so that hard negatives are those of the model as it is: at the first step, and then as
     `every` says. The encoder changes most in its first steps, so a schedule that begins with short gaps keeps negatives
-    hard at less cost than a short gap throughout.
+    hard at less cost than a short gap throughout. At step `max_steps` of `[training]` there is none: it is the last, at
+    the rate that schedules end with, mostly 0.
 
     Attributes:
         every: "epoch": at the first step of every epoch. A number: every so many steps. A list: at these steps,
@@ -52,10 +54,13 @@ class RefreshNegatives:
         """Refresh the negatives of every linker that is not frozen, if it is time."""
         if not self._is_time(info["step"], info["epoch"]):
             return
+        training = Config(nlp.config).interpolate()["training"]
+        if 0 < (training.get("max_steps") or 0) <= info["step"]:
+            return
         if not info["step"]:
             self._samples = chain(self._sample_list, repeat(self._sample_list[-1]))
         sample = next(self._samples, self._sample_list[-1])
-        frozen = nlp.config["training"]["frozen_components"]
+        frozen = training["frozen_components"]
         for name, pipe in nlp.pipeline:
             if hasattr(pipe, "refresh_negatives") and name not in frozen:
                 pipe.refresh_negatives(sample)

@@ -82,6 +82,20 @@ def test_negatives_are_refreshed_by_a_schedule(every, expected):
     assert steps_of(every) == expected
 
 
+@pytest.mark.parametrize(("max_steps", "expected"), [(6, [0, 3]), (7, [0, 3, 6]), (0, [0, 3, 6, 9])])
+def test_the_last_step_has_no_refresh(pipeline, monkeypatch, max_steps, expected):
+    """spaCy runs steps 0 to max_steps, and a schedule over max_steps ends at a rate of 0."""
+    nlp, linker, _, _ = pipeline
+    refreshed = []
+    monkeypatch.setattr(linker, "refresh_negatives", lambda sample: refreshed.append(step))
+    nlp.config["vars"] = {"steps": max_steps}
+    nlp.config["training"]["max_steps"] = "${vars.steps}"
+    callback = RefreshNegatives(every=3)
+    for step in range(max_steps + 1 if max_steps else 10):
+        callback(nlp, {"step": step, "epoch": 0})
+    assert refreshed == expected
+
+
 def test_a_training_that_starts_again_has_the_list_again():
     callback, refreshed = RefreshNegatives(every=[0, 2]), []
     pipe = SimpleNamespace(refresh_negatives=lambda sample: refreshed.append(step))
