@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,14 @@ from ..errors import PelError
 from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
 from ..mentions.gold import GoldMention
+from ..search.search import Found
+
+MOST_KEPT = 1_000_000  # mentions, about 400 bytes each
 
 
 class KeptCandidates:
-    """What a linker finds for mentions, by the text of their Docs and their places in it."""
+    """What a linker finds for mentions, by the text of their Docs and their places in it. The first `MOST_KEPT` are
+    kept, which bounds memory and file where a corpus has new Docs in every epoch; others are searched each time."""
 
     def __init__(self, linker: Any, top_n: int, path: Path | None = None) -> None:
         """Read what the file `path` holds, if it is of this linker, this KB and as many candidates or more.
@@ -26,49 +33,99 @@ class KeptCandidates:
         Args:
             linker: With its KB, indexed.
             top_n: How many candidates of a mention are kept.
-            path: A file, which `write` writes; None: nothing is read or written.
+            path: A file, to which goes what is found as soon as it is; None: nothing is read or written.
 
         Raises:
-            PelError: The file is broken.
+            PelError: The file is broken. Half a line at its end, as a killed training leaves it, is passed over.
         """
         self._linker, self._top_n, self._path = linker, top_n, path
         self._depth = top_n  # of what is kept
+        self._goes_on = False  # whether the file has what is kept, in whole lines, so that more can be appended
         self._stamp = _stamp(linker)
         self._ids: dict[str, list[str]] = dict(self._read()) if path is not None and path.exists() else {}
 
     def of(self, mentions: Sequence[GoldMention], *, progress: bool = False) -> list[list[str]]:
-        """The ids of the candidates of each of `mentions`, best first. progress: whether to show a bar."""
+        """The ids of the candidates of each of `mentions`, best first. progress: whether to show a bar.
+
+        Raises:
+            PelError: The file cannot be written.
+        """
         digests = {id(doc): _digest(doc.text) for doc in {id(one.span.doc): one.span.doc for one in mentions}.values()}
         keys = [f"{digests[id(one.span.doc)]} {_place(one.span)}" for one in mentions]
         new = {key: mention for key, mention in zip(keys, mentions, strict=True) if key not in self._ids}
-        find = lambda spans: self._linker.find(spans, self._depth)  # noqa: E731
-        found = find_mentions(find, list(new.values()), desc="Candidates", progress=progress)
-        self._ids |= {key: one.found.ids for key, one in zip(new, found, strict=True)}
-        return [self._ids[key][: self._top_n] for key in keys]
+        ids_of = {key: self._ids[key] for key in keys if key in self._ids}
+        waiting = iter(new)
 
-    def write(self) -> None:
-        """Write all to the file, if there is one.
+        def find(spans: list[Span]) -> Sequence[Found]:
+            found = self._linker.find(spans, self._depth)
+            own = {key: _interned(one.ids) for key, one in zip(islice(waiting, len(spans)), found, strict=True)}
+            ids_of.update(own)
+            self._keep(own)
+            return found
 
-        Raises:
-            PelError: It cannot be written.
-        """
-        if self._path is not None:
-            lines: list[dict[str, Any]] = [{"of": self._stamp, "top_n": self._depth}]
-            lines += ({"mention": key, "ids": ids} for key, ids in self._ids.items())
-            write_atomically(self._path, "".join(srsly.json_dumps(line) + "\n" for line in lines).encode())
+        find_mentions(find, list(new.values()), desc="Candidates", progress=progress)
+        return [ids_of[key][: self._top_n] for key in keys]
+
+    def _keep(self, found: dict[str, list[str]]) -> None:
+        """Keep what was `found` for mentions that are new, as far as there is room, in the file too."""
+        kept = dict(islice(found.items(), MOST_KEPT - len(self._ids)))
+        self._ids |= kept
+        if self._path is None or not kept:
+            return
+        goes_on, self._goes_on = self._goes_on, False  # where this is interrupted, the file may end with half a line
+        if goes_on:
+            self._append(self._path, kept)
+        else:
+            write_atomically(self._path, self._head + _lines(self._ids))
+        self._goes_on = True
+
+    def _append(self, path: Path, kept: dict[str, list[str]]) -> None:
+        """Append to the file, unless it is another one by now: then nothing is written any more."""
+        try:
+            with path.open("r+b") as file:
+                if file.readline() == self._head:
+                    file.seek(0, os.SEEK_END)
+                    file.write(_lines(kept))
+                    return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
+        logger.info("%s was removed, or is that of another training: candidates are not written any more", path)
+        self._path = None
+
+    @property
+    def _head(self) -> bytes:
+        return f"{srsly.json_dumps({'of': self._stamp, 'top_n': self._depth})}\n".encode()
 
     def _read(self) -> Iterator[tuple[str, list[str]]]:
         assert self._path is not None
         try:
-            lines: Iterator[Any] = iter(srsly.read_jsonl(self._path))
-            head = next(lines)
-            if head["of"] == self._stamp and head["top_n"] >= self._top_n:
+            with self._path.open("rb") as file:
+                first = file.readline()
+                head: Any = srsly.json_loads(first)
+                if head["of"] != self._stamp or head["top_n"] < self._top_n:
+                    logger.info("%s holds the candidates of another linker, or fewer: it is written anew", self._path)
+                    return
                 self._depth = head["top_n"]
-                yield from ((line["mention"], line["ids"]) for line in lines)
-            else:
-                logger.info("%s holds the candidates of another linker, or fewer: it is written anew", self._path)
-        except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+                self._goes_on = first == self._head
+                for own in file:
+                    if not own.endswith(b"\n"):
+                        self._goes_on = False
+                        return
+                    line: Any = srsly.json_loads(own)
+                    yield line["mention"], _interned(line["ids"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise PelError(f"{self._path}: holds no candidates ({error!r}); remove it.") from error
+
+
+def _lines(found: dict[str, list[str]]) -> bytes:
+    return "".join(f"{srsly.json_dumps({'mention': key, 'ids': ids})}\n" for key, ids in found.items()).encode()
+
+
+def _interned(ids: Iterable[str]) -> list[str]:
+    """`ids`, each once in memory, in however many lists it stands."""
+    return [sys.intern(id_) for id_ in ids]
 
 
 def _stamp(linker: Any) -> str:

@@ -248,7 +248,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             nlp: The pipeline, whose config says whether the corpus is streamed.
             encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there, and begins with a copy of
                 the linker's encoder of mentions where there are none.
-            candidates: A file where the candidates are kept for the next training; None: they are not. With
+            candidates: A file where the candidates are kept for the next training, also those that are found batch by
+                batch, of a streamed corpus; None: they are not. With
             `spacy_pel.TransformerListener.v1` in the linker they are found batch by batch, since a `transformer` pipe
             has to read the Docs first.
 
@@ -280,7 +281,6 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         kept = self._begin(candidates)
         if self.settings.use_gold_ents and not lent:
             kept.of(with_successors(mentions, linker.require_kb()), progress=True)
-            kept.write()
 
     def _begin(self, candidates: Path | None = None) -> Any:
         """Begin to keep what the linker finds."""

@@ -312,6 +312,48 @@ def test_each_mention_is_searched_once(nlp, linker, ranker, tmp_path, monkeypatc
         file.write_text("[]\n") and KeptCandidates(linker, 5, file)
 
 
+@pytest.fixture
+def asked(linker, monkeypatch):
+    """The spans that the linker is asked for."""
+    spans, find = [], linker.find
+    monkeypatch.setattr(type(linker), "find", lambda self, own, k, **o: spans.extend(own) or find(own, k, **o))
+    return spans
+
+
+def test_candidates_of_a_streamed_corpus_are_kept_too(nlp, ranker, asked, tmp_path):
+    """spaCy shows `initialize` the first Examples of it only."""
+    examples, file = make_examples(nlp), tmp_path / "candidates.jsonl"
+    for _ in range(2):
+        ranker.initialize(lambda: examples[:2], nlp=nlp, candidates=file)
+        ranker.update(examples)
+        assert len(asked) == N_MENTIONS
+        assert len(file.read_text().splitlines()) == N_MENTIONS + 1
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9])  # as a training leaves it that was killed
+    ranker.initialize(lambda: examples, nlp=nlp, candidates=file)
+    assert len(asked) == N_MENTIONS + 1 and file.read_bytes() == whole
+
+
+def test_only_so_many_candidates_are_kept(nlp, linker, asked, tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_pel.pipeline.candidates.MOST_KEPT", 5)
+    mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
+    kept = KeptCandidates(linker, 4, tmp_path / "candidates.jsonl")
+    first = [ids for start in range(0, N_MENTIONS, 3) for ids in kept.of(mentions[start : start + 3])]
+    assert first == kept.of(mentions) == KeptCandidates(linker, 4).of(mentions)
+    assert len(asked) == 3 * N_MENTIONS - 5
+    assert len((tmp_path / "candidates.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_file_of_candidates_that_another_training_has_replaced_stays_as_it_is(nlp, linker, tmp_path):
+    mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
+    file = tmp_path / "candidates.jsonl"
+    kept = KeptCandidates(linker, 4, file)
+    kept.of(mentions[:3])
+    KeptCandidates(linker, 5, file).of(mentions[:2])
+    there = file.read_bytes()
+    assert len(kept.of(mentions)) == N_MENTIONS and file.read_bytes() == there
+
+
 def test_the_gold_entity_takes_the_place_of_the_last(nlp, linker):
     mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
     found = [[id_ for id_, _ in ranked] for ranked in linker.rank([one.span for one in mentions], 3)]
