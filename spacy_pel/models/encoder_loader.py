@@ -64,7 +64,8 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
         """Load it.
 
         Raises:
-            PelError: Nothing can be loaded from `name` or `entity_name`, or they do not fit each other.
+            PelError: Nothing can be loaded from `name` or `entity_name`, or only an encoder of a kind that is not read
+                with, or the two do not fit each other.
         """
         linker = Layout(hashed=(MODEL,)).read(Path(self.name))
         if linker is not None and (model := linker.path(MODEL)) is not None and (model / TOWERS[0]).is_dir():
@@ -111,12 +112,15 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
                 transformer, info = AutoModel.from_pretrained(
                     name, config=config, torch_dtype=torch.float32, output_loading_info=True, **source, **attention
                 )
-        except (OSError, ValueError) as error:
+        except Exception as error:  # transformers, tokenizers, safetensors and torch raise whatever they meet
             raise PelError(
-                f"[initialize.components.pel_linker.encoder_loader]: no encoder can be loaded from {name!r}; give "
-                "a folder with config.json, model.safetensors and tokenizer.json, or a name on the hub "
+                f"{SECTION}: no encoder can be loaded from {name!r}; give a folder with config.json, model.safetensors "
+                "and tokenizer.json of one model, each whole and no pointer of git-lfs, or a name on the hub "
                 f"({reason(error)})."
             ) from error
+        if not hasattr(transformer, "embeddings"):
+            kind = transformer.config.model_type
+            raise PelError(f"{SECTION}: {name!r} is of the kind {kind}, which nothing reads with; name one of BERT's kind.")
         if missing := [key for key in info["missing_keys"] if not key.startswith("pooler.")]:
             warnings.warn(
                 f"{SECTION}: {name!r} lacks {len(missing)} of the encoder's weights, which begin at random: "

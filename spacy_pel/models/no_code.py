@@ -20,4 +20,6 @@ def reason(error: Exception) -> str:
     text = str(error)
     if "trust_remote_code" in text:
         return "it comes with code of its own (`auto_map`), which is never run"
-    return textwrap.shorten((text.splitlines() or [type(error).__name__])[0], 160, placeholder=" …")
+    first, *others = text.splitlines() or [type(error).__name__]
+    said = " ".join([first, *others[:1]]) if first.endswith(":") else first  # that of torch says nothing by itself
+    return textwrap.shorten(said, 160, placeholder=" …")

@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 import pytest
 import spacy
+import srsly
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 from transformers import AutoTokenizer
@@ -141,6 +143,44 @@ def test_an_encoder_that_cannot_be_loaded_is_named(name, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(PelError, match=rf"no encoder can be loaded from '{name}'"):
         HFEncoder(name)()
+
+
+def truncated(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+
+
+def pointer(folder):
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:53aa\nsize 9\n")
+
+
+def of_other_weights(folder):
+    config = srsly.read_json(folder / "config.json")
+    srsly.write_json(folder / "config.json", config | {"intermediate_size": 48})
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [(truncated, ""), (pointer, ""), (of_other_weights, "size mismatch for ")],
+)
+def test_an_encoder_with_broken_weights_is_named(damage, why, tmp_path):
+    folder = write_encoder(tmp_path / "encoder")
+    damage(folder)
+    with pytest.raises(PelError, match=rf"no encoder can be loaded from .*encoder'; give .* of git-lfs.* \(.+{why}"):
+        HFEncoder(str(folder))()
+
+
+@pytest.mark.parametrize("family", ["GPT2", "T5"])
+def test_an_encoder_of_no_kind_that_is_read_with_is_named(family, tmp_path):
+    folder = write_encoder(tmp_path / "encoder")
+    sizes = {
+        "GPT2": {"n_embd": 32, "n_layer": 1, "n_head": 2},
+        "T5": {"d_model": 32, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2},
+    }
+    config = getattr(transformers, f"{family}Config")(vocab_size=300, **sizes[family])
+    getattr(transformers, f"{family}Model")(config).save_pretrained(folder)
+    with pytest.raises(PelError, match=rf"encoder_loader\]: .*encoder' is of the kind {family.lower()}.* BERT's kind"):
+        HFEncoder(str(folder))()
 
 
 def test_dropout_is_set_by_the_loader(encoder):
