@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from spacy.util import logger
@@ -15,6 +15,7 @@ from ..kb.allowed import Allowed
 from ..kb.index.entity_index import EntityIndex
 from ..kb.index.owners import Owners
 from ..kb.index.vectors import VectorIndex
+from ..kb.kept import KeptByArray
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows
 from ..kb.several import Vectors, flat
@@ -55,7 +56,8 @@ class LivePart:
         """Those of each of `places` whose entities are of this part."""
         if self._places is None:
             return places
-        return [np.intersect1d(one, self._places).astype(np.int64).tolist() for one in places]
+        own = (np.asarray(one, dtype=np.int64) for one in places)
+        return [one[is_among(one, self._places)].tolist() for one in own]
 
     def numbers_of(self, places: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
         """The numbers of the entities at each of `places`; of those that are not of this part none."""
@@ -79,6 +81,31 @@ class LivePart:
         return self._live.scores(queries, EntityPlaces(self.places_of(numbers)))
 
 
+def is_among(numbers: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    """Which (n,) of `numbers` are among those that are `ascending` (m,). It costs nothing where n is small."""
+    return np.searchsorted(ascending, numbers) < np.searchsorted(ascending, numbers, side="right")
+
+
+class _Renumbered(Generic[Numbers]):
+    """An index of entities that have other numbers elsewhere.
+
+    Args:
+        index: Of n entities, numbered from 0.
+        names: Their other numbers (n,), ascending.
+    """
+
+    def __init__(self, index: AnyIndex, names: Numbers) -> None:
+        self._index = index
+        self._names: Numbers = names
+        self._within = KeptByArray(lambda within: EntityRows(is_among(names, within).nonzero()[0]))
+
+    def search(self, queries: Vectors, k: int, within: Numbers | None = None) -> tuple[np.ndarray, Numbers]:
+        """What the index finds, by the other numbers, in which `within` is too."""
+        numbers = None if within is None else self._within(within)
+        scores, found = self._index.search(queries, k, within=numbers)
+        return scores, cast(Numbers, np.where(found < 0, found, self._names[found]))
+
+
 class LiveIndex:
     """The entities of `kb` as token rows, made once, and their vectors as `model` encoded them at the last refresh.
 
@@ -90,8 +117,9 @@ class LiveIndex:
         self.rows = kb.live_rows
         self._token_rows: TokenRows | None = None
         self.index: AnyIndex | None = None  # of the latest refresh
-        self._sample: EntityPlaces | None = None  # the entities in it; None: all
+        self._sample: _Renumbered[EntityPlaces] | None = None  # it, by places; None: of all entities, which need none
         self._age = 0
+        self._allowed: dict[Allowed, tuple[EntityRows, EntityPlaces]] = {}  # what the KB allows, and where that is here
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -118,8 +146,12 @@ class LiveIndex:
         Raises:
             PelError: As for `KnowledgeBase.rows_allowed`.
         """
-        places = None if allowed is None else self.places_of(self._kb.rows_allowed(allowed))
-        return LivePart(self, places)
+        if allowed is None:
+            return LivePart(self, None)
+        rows = self._kb.rows_allowed(allowed)
+        if allowed not in self._allowed or self._allowed[allowed][0] is not rows:  # others once the KB has changed
+            self._allowed[allowed] = rows, self.places_of(rows)
+        return LivePart(self, self._allowed[allowed][1])
 
     def scores(self, queries: Vectors, places: EntityPlaces) -> np.ndarray:
         """The scores (m, n) of m `queries` with the entities at `places` (n,), as these are encoded now."""
@@ -135,10 +167,11 @@ class LiveIndex:
         if sample is None and self._is_whole and not self._age:
             return cast(AnyIndex, self.index)
         start = perf_counter()
-        self.index = None  # its memory is free before the new one grows
+        self.index = self._sample = None  # its memory is free before the new one grows
         gpus = self._model.ops.device_type == "gpu"
         rows = self.token_rows if sample is None else self.token_rows.take(sample)
-        self.index, self._sample, self._age = self._encoded(rows, gpus=gpus), sample, 0
+        self.index, self._age = self._encoded(rows, gpus=gpus), 0
+        self._sample = None if sample is None else _Renumbered(self.index, sample)
         logger.info("Encoded %s entities of the KB in %.0f s", f"{len(rows):,}", perf_counter() - start)
         return self.index
 
@@ -151,7 +184,7 @@ class LiveIndex:
         the latest refresh encoded and, if given, those at the places `within`; -1 where there are fewer."""
         index = self.refresh() if self.index is None else self.index
         if self._sample is not None:
-            return self._found(index, self._sample, queries, k, within)
+            return self._sample.search(queries, k, within)
         scores, found = index.search(queries, k, within=None if within is None else EntityRows(within))
         return scores, EntityPlaces(found)
 
@@ -162,23 +195,14 @@ class LiveIndex:
         shows at the first step of an epoch then cost no pass over the KB beside that of the negatives.
         """
         index = cast(AnyIndex, self.index) if self._is_whole and self._age <= MAX_AGE else self.refresh()
-        return VectorSearch(lambda vectors, k, within: self._found(index, self.rows, vectors, k, within))
+        return VectorSearch(_Renumbered(index, self.rows).search)
 
     def search_over(self, rows: EntityRows) -> VectorSearch:
         """A search over the entities at these `rows` (n,) alone, ascending, which are encoded now."""
         start = perf_counter()
         index = self._encoded(self.token_rows.take(self.places_of(rows)))
         logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)
-        return VectorSearch(lambda vectors, k, within: self._found(index, rows, vectors, k, within))
-
-    @staticmethod
-    def _found(
-        index: AnyIndex, names: Numbers, vectors: Vectors, k: int, within: Numbers | None
-    ) -> tuple[np.ndarray, Numbers]:
-        """What `index` finds of entities that are numbered `names` (n,) elsewhere, by these numbers."""
-        numbers = None if within is None else EntityRows(np.isin(names, within).nonzero()[0])
-        scores, found = index.search(vectors, k, within=numbers)
-        return scores, cast(Numbers, np.where(found < 0, found, names[found]))
+        return VectorSearch(_Renumbered(index, rows).search)
 
     def _encoded(self, rows: TokenRows, *, gpus: bool = False) -> AnyIndex:
         """An index of n entities, numbered from 0, as they are encoded now."""

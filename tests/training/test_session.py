@@ -22,6 +22,7 @@ from spacy_pel.evaluation.scorer import score_links
 from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.models.bi_encoder import encode_entity_rows
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.search.live import is_among
 from spacy_pel.search.search import Queries
 from spacy_pel.training.callbacks import RefreshNegatives
 from spacy_pel.training.layouts import TrainingBatch
@@ -447,6 +448,27 @@ def test_a_sample_and_types_are_both_kept_to(tmp_path):
     live = linker.session.live
     allowed = live.places_of(linker.kb.rows_allowed(linker.settings.allowed_for("X"))).tolist()
     assert found and found <= sample & {*allowed}
+
+
+@pytest.mark.parametrize("sample", [0, 8])
+def test_what_a_label_allows_is_looked_up_once(tmp_path, sample, monkeypatch):
+    """Of a large KB that takes longer than a step."""
+    nlp, linker, examples, optimizer = make_pipeline(
+        write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), types_by_label={"X": ["Disease"]}
+    )
+    linker.refresh_negatives(sample)
+    asked, search = [], linker.session.live.index.search
+    monkeypatch.setattr(
+        linker.session.live.index, "search", lambda *args, within: asked.append(within) or search(*args, within=within)
+    )
+    train(nlp, examples, optimizer, 3)
+    assert len(asked) == 3 and all(within is asked[0] for within in asked)  # by which what was made of it is found
+
+
+def test_which_are_among_others():
+    ascending = np.array([2, 3, 7])
+    assert is_among(np.array([7, 1, 3, 3, 9]), ascending).tolist() == [True, False, True, True, False]
+    assert is_among(ascending, ascending[:0]).tolist() == [False] * 3 and not len(is_among(ascending[:0], ascending))
 
 
 def test_scores_over_the_kb_are_of_all_of_it_after_a_sample(pipeline):
