@@ -207,7 +207,8 @@ class LiveIndex:
     def _encoded(self, rows: TokenRows, *, gpus: bool = False) -> AnyIndex:
         """An index of n entities, numbered from 0, as they are encoded now."""
         model, counts = self._model, vectors_per_entity(self._model, rows)
-        vectors = VectorIndex.stream(self._vectors(rows), vector_size(model), gpus=gpus)
+        total = int(counts.sum())
+        vectors = VectorIndex.stream(self._vectors(rows), vector_size(model), count=total, gpus=gpus)
         owners = Owners(EntityRows(np.repeat(np.arange(len(rows)), counts)))
         metric = model.attrs["settings"]["similarity"]
         return scored(EntityIndex.in_memory(vectors, owners, len(rows), metric), score_of(model))

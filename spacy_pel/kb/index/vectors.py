@@ -63,15 +63,27 @@ class VectorIndex(ABC):
         return cls.stream([vectors], vectors.shape[1])
 
     @classmethod
-    def stream(cls, blocks: Iterable[np.ndarray], dim: int, *, gpus: bool = False) -> VectorIndex:
+    def stream(
+        cls, blocks: Iterable[np.ndarray], dim: int, *, count: int | None = None, gpus: bool = False
+    ) -> VectorIndex:
         """An exact index in memory over `blocks` of vectors (n, dim), one after the other.
 
         Args:
             blocks: Of any float type.
             dim: The dimensions of a vector.
+            count: How many vectors there are: memory is then taken once. None: nobody knows, and it is taken twice.
             gpus: Keep a copy on every GPU, if faiss was built for them.
+
+        Raises:
+            PelError: There are not `count` vectors, or one is not finite.
         """
-        vectors = np.concatenate([np.zeros((0, dim), np.float32), *(np.asarray(b, np.float32) for b in blocks)])
+        if count is None:
+            vectors = np.concatenate([np.zeros((0, dim), np.float32), *(np.asarray(b, np.float32) for b in blocks)])
+        else:
+            vectors, end = np.empty((count, dim), np.float32), 0
+            for block in checked_blocks(blocks, count, dim):
+                vectors[end : end + len(block)] = block
+                end += len(block)
         return ExactIndex(vectors, _on_gpus(vectors) if gpus and faiss.get_num_gpus() else None)
 
     @classmethod

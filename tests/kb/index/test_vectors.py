@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import faiss
 import numpy as np
 import pytest
@@ -182,6 +184,26 @@ def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
     assert auto_type(200_000, 384) == "flat"
     assert auto_type(2_400_000, 384) == "IVF1,PQ96x4fs,Refine(SQfp16)"
     assert auto_type(7_200_000, 384) == "IVF4096,PQ96x4fs,Refine(SQ8)"
+
+
+def test_memory_is_taken_once_where_the_count_is_known():
+    def blocks():
+        return (np.full((500, 256), i, np.float64) for i in range(20))
+
+    def peak(**count):
+        tracemalloc.start()
+        index = VectorIndex.stream(blocks(), 256, **count)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return index, most / (len(index) * 256 * 4)
+
+    (known, once), (unknown, twice) = peak(count=10_000), peak()
+    assert once < 1.3 < 1.8 < twice
+    numbers = np.arange(10_000)
+    np.testing.assert_array_equal(known.vectors(numbers), unknown.vectors(numbers))
+    for wrong in (9_999, 10_001):
+        with pytest.raises(PelError, match=f"expected {wrong}"):
+            VectorIndex.stream(blocks(), 256, count=wrong)
 
 
 def test_a_gpu_build_of_faiss_searches_a_copy(vectors, monkeypatch):
