@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
 from ..errors import PelError
+
+
+@contextmanager
+def dropped_on_error(drop: Callable[[], None]) -> Iterator[None]:
+    """Call `drop` where the block raises, or is interrupted: what it has added to the gradients is a part of a batch,
+    of which the next update must know nothing."""
+    try:
+        yield
+    except BaseException:
+        drop()
+        raise
 
 
 def finish(modules: Iterable[torch.nn.Module], n: int, max_norm: float | None) -> float:

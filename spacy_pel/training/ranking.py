@@ -16,7 +16,7 @@ from ..kb.entity import Entity
 from ..models.cross_encoder import behind_separator, pair_tower, rows_of_pairs
 from ..models.encoder import set_layer, token_batches
 from .adversarial import FGSM
-from .gradients import finish
+from .gradients import dropped_on_error, finish
 from .losses import CrossEntropyLoss, score_gradient
 from .waiting import waiting_for_mentions
 
@@ -49,20 +49,32 @@ class RankingSession:
     def __init__(self, model: Model, adversarial: FGSM | None) -> None:
         self.model = model
         self.adversarial = adversarial
-        self.n_mentions = 0
         self._learns = waiting_for_mentions("pel_ranker")
         if adversarial is not None:
             set_layer(model, adversarial.layer, "[components.pel_ranker.adversarial]")
-        pair_tower(model).zero_grad()  # what a training before this one has left
+        self.drop_gradients()  # what a training before this one has left
+
+    def drop_gradients(self) -> None:
+        """Forget what has been accumulated since the latest update."""
+        self.n_mentions = 0
+        pair_tower(self.model).zero_grad()
 
     def accumulate(self, choices: Sequence[Choice]) -> float:
-        """Add the gradients of a batch of mentions to the model's.
+        """Add the gradients of a batch of mentions to the model's. If anything is raised, all that was accumulated
+        since the latest update is dropped.
 
         Returns:
             The mean of their losses, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8); 0.0 without any.
         """
         if not choices:
             return 0.0
+        with dropped_on_error(self.drop_gradients):
+            value = self._accumulate(choices)
+        self.n_mentions += len(choices)
+        return value / len(choices)
+
+    def _accumulate(self, choices: Sequence[Choice]) -> float:
+        """Add the gradients of `choices`, and return the sum of their losses."""
         rows = rows_of_pairs(self.model, [one.span for one in choices], [one.candidates for one in choices])
         scores, backprop = self.model.begin_update(rows)
         value, d_scores = loss_and_gradient(scores, choices)
@@ -72,8 +84,7 @@ class RankingSession:
             extra, d_scores = loss_and_gradient(scores, choices)
             backprop(self.adversarial.weight * d_scores)
             value += self.adversarial.weight * extra
-        self.n_mentions += len(choices)
-        return value / len(choices)
+        return value
 
     def _steps(self, rows: Any, d_inputs: Sequence[Any]) -> list[Any]:
         """The FGSM steps of the batches of `rows`, on the entity's part of each row: for the right candidate down its
@@ -92,12 +103,13 @@ class RankingSession:
             Whether there are any.
 
         Raises:
-            PelError: If they are not finite.
+            PelError: If they are not finite. They are dropped then.
         """
         self._learns(self.n_mentions > 0)
         if not self.n_mentions:
             return False
-        finish([pair_tower(self.model)], self.n_mentions, max_norm)
+        with dropped_on_error(self.drop_gradients):
+            finish([pair_tower(self.model)], self.n_mentions, max_norm)
         self.n_mentions = 0
         return True
 

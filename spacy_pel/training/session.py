@@ -26,7 +26,7 @@ from ..search.live import LiveIndex, LivePart
 from ..search.rescored import Rescored
 from .adversarial import SECTION as FGSM_SECTION
 from .distillation import Taught, mention_key, with_targets, with_taught
-from .gradients import finish
+from .gradients import dropped_on_error, finish
 from .layouts import LAYOUTS, TrainingBatch
 from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
@@ -81,13 +81,17 @@ class TrainingSession:
         self._rng = np.random.default_rng(seed)
         self._same_concepts = self._read_same_concepts()
         self._targets = {} if objective.distillation is None else objective.distillation.targets()
-        self._n_mentions, self._loss = 0, 0.0  # since the latest update
         self._learns = waiting_for_mentions("pel_linker")
         if objective.adversarial is not None:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
-        for tower in model.layers:  # what a training before this one has left
-            tower_module(tower).zero_grad()
+        self.drop_gradients()  # what a training before this one has left
         self._set_frozen()
+
+    def drop_gradients(self) -> None:
+        """Forget what has been accumulated since the latest update."""
+        self._n_mentions, self._loss = 0, 0.0
+        for tower in self.model.layers:
+            tower_module(tower).zero_grad()
 
     def _set_frozen(self) -> None:
         """Let the entity tower have gradients, or none where it is frozen."""
@@ -115,7 +119,8 @@ class TrainingSession:
         """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
         ones, give no loss. Neither a mention's correct entities nor those of the same concepts are its negatives, nor
         are entities that its label does not allow: mentions of labels that allow different ones are trained apart, each
-        part against candidates of its own.
+        part against candidates of its own. If anything is raised, all that was accumulated since the latest update is
+        dropped.
 
         Args:
             mentions: With their correct ids.
@@ -128,7 +133,8 @@ class TrainingSession:
         for mention in with_successors(mentions, self.kb):
             parts[allowed_for(mention.span.label_)].append(mention)
         before = self._n_mentions
-        loss = sum(self._accumulate(part, allowed) for allowed, part in parts.items())
+        with dropped_on_error(self.drop_gradients):
+            loss = sum(self._accumulate(part, allowed) for allowed, part in parts.items())
         self._loss += loss
         return loss / max(self._n_mentions - before, 1)
 
@@ -161,11 +167,10 @@ class TrainingSession:
         self.latest_batch = batch
         entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
         entity_tower = self.model.get_ref("entity_tower")
-        self._n_mentions += len(used)
         if isinstance(self.loss, ProxyLoss) and self.loss.origin == AUTO:
             entities = entity_tower.predict(entity_rows)
             self.loss = with_origin(self.loss, vectors, entities, batch, score_of(self.model))
-        return backpropagate(
+        loss = backpropagate(
             entity_tower,
             vectors,
             backprop,
@@ -176,6 +181,8 @@ class TrainingSession:
             objective.adversarial,
             objective.distillation,
         )
+        self._n_mentions += len(used)
+        return loss
 
     def _draw(self, not_wrong: Sequence[Sequence[int]], queries: Vectors, part: LivePart) -> DrawnNegatives:
         """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their vectors."""
@@ -219,13 +226,14 @@ class TrainingSession:
             Whether there are any.
 
         Raises:
-            PelError: If they are not finite.
+            PelError: If they are not finite. They are dropped then.
         """
         self._learns(self._n_mentions > 0)
         if not self._n_mentions:
             self.latest = None
             return False
-        norm = finish(map(tower_module, self.model.layers), self._n_mentions, max_norm)
+        with dropped_on_error(self.drop_gradients):
+            norm = finish(map(tower_module, self.model.layers), self._n_mentions, max_norm)
         self.latest = Update(self._loss / self._n_mentions, norm)
         self._n_mentions, self._loss = 0, 0.0
         return True

@@ -145,3 +145,13 @@ def test_clipping_and_nothing(model, choices):
     session.accumulate(choices)
     with pytest.raises(PelError, match="training has diverged"):
         session.finish_gradients(1.0)
+    assert not session.finish_gradients(1.0)
+
+
+def test_a_batch_that_fails_leaves_nothing(model, choices, monkeypatch):
+    session = RankingSession(model, FGSM(epsilon=0.001))
+    session.accumulate(choices[:2])
+    monkeypatch.setattr(session, "_steps", lambda *_: pytest.fail("after the clean backward pass"))
+    with pytest.raises(pytest.fail.Exception):
+        session.accumulate(choices)
+    assert session.n_mentions == 0 and all(p.grad is None for p in pair_tower(model).parameters())

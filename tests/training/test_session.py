@@ -24,6 +24,7 @@ from spacy_pel.models.bi_encoder import encode_entity_rows
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.search.live import is_among
 from spacy_pel.search.search import Queries
+from spacy_pel.training import session
 from spacy_pel.training.callbacks import RefreshNegatives
 from spacy_pel.training.layouts import TrainingBatch
 
@@ -228,6 +229,55 @@ def test_gradients_of_two_batches_add_up(tmp_path):
     assert len(both) > 30 and any(gradient.abs().sum() > 0 for gradient in both.values())
     for name, gradient in both.items():
         torch.testing.assert_close(gradient, first[name] + second[name], rtol=1e-4, atol=1e-5)
+
+
+class Nothing:
+    """An optimizer that leaves weights and gradients as they are."""
+
+    max_gradient_norm = None
+
+    def __call__(self, key, weights, gradient, *, lr_scale=1.0):
+        return weights, gradient
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), KeyboardInterrupt()], ids=["error", "interrupt"])
+@pytest.mark.parametrize("where", ["before", "within"])
+def test_a_batch_that_fails_leaves_nothing_in_the_next_update(tmp_path, monkeypatch, error, where):
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 64},
+        adversarial=None,
+    )
+
+    def update():
+        linker.update(examples)
+        linker.finish_update(Nothing())
+        return linker.session.latest
+
+    expected, real = update(), session.backpropagate
+
+    def fails(*args):
+        if where == "within":
+            real(*args)
+        raise error
+
+    linker.update(examples[:1])  # a part of the update that fails, as with accumulate_gradient
+    monkeypatch.setattr(session, "backpropagate", fails)
+    with pytest.raises(type(error)):
+        linker.update(examples)
+    monkeypatch.setattr(session, "backpropagate", real)
+    assert tuple(update()) == pytest.approx(tuple(expected), rel=1e-4)
+
+
+def test_a_gradient_that_is_not_finite_does_not_stay(pipeline):
+    nlp, linker, examples, optimizer = pipeline
+    linker.update(examples)
+    module = tower_module(linker.model.get_ref("mention_tower"))
+    next(weight for weight in module.parameters() if weight.grad is not None).grad.fill_(np.nan)
+    with pytest.raises(PelError, match="training has diverged"):
+        linker.finish_update(optimizer)
+    assert train(nlp, examples, optimizer, 1)[0] > 0 and np.isfinite(linker.session.latest.gradient_norm)
 
 
 def test_the_same_concept_under_another_id_is_never_a_negative(tmp_path, monkeypatch):
