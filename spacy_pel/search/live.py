@@ -119,6 +119,7 @@ class LiveIndex:
         self.index: AnyIndex | None = None  # of the latest refresh
         self._sample: _Renumbered[EntityPlaces] | None = None  # it, by places; None: of all entities, which need none
         self._age = 0
+        self._spare: AnyIndex | None = None  # of all entities under the weights of now, for scores
         self._allowed: dict[Allowed, tuple[EntityRows, EntityPlaces]] = {}  # what the KB allows, and where that is here
 
     def __len__(self) -> int:
@@ -160,20 +161,35 @@ class LiveIndex:
     def updated(self) -> None:
         """Note that the weights of the entity tower have changed."""
         self._age += 1
+        self.drop_spare()
+
+    def drop_spare(self) -> None:
+        """Free the index that scores have needed beside that of the latest refresh, which would have taken it."""
+        self._spare = None
 
     def refresh(self, sample: EntityPlaces | None = None) -> AnyIndex:
         """Encode the entities at the places `sample` (n,), ascending, with the entity tower as it is now; None: all,
         unless they are encoded already and the tower is as it was."""
         if sample is None and self._is_whole and not self._age:
             return cast(AnyIndex, self.index)
-        start = perf_counter()
         self.index = self._sample = None  # its memory is free before the new one grows
-        gpus = self._model.ops.device_type == "gpu"
-        rows = self.token_rows if sample is None else self.token_rows.take(sample)
-        self.index, self._age = self._encoded(rows, gpus=gpus), 0
-        self._sample = None if sample is None else _Renumbered(self.index, sample)
-        logger.info("Encoded %s entities of the KB in %.0f s", f"{len(rows):,}", perf_counter() - start)
+        if sample is None:
+            self.index, self._spare = self._whole_now(), None
+        else:
+            self.index = self._encoded_for_updates(self.token_rows.take(sample))
+            self._sample = _Renumbered(self.index, sample)
+        self._age = 0
         return self.index
+
+    def _whole_now(self) -> AnyIndex:
+        """An index of all entities under the weights of now: that of the latest scores, if they still are those."""
+        return self._encoded_for_updates(self.token_rows) if self._spare is None else self._spare
+
+    def _encoded_for_updates(self, rows: TokenRows) -> AnyIndex:
+        start = perf_counter()
+        index = self._encoded(rows, gpus=self._model.ops.device_type == "gpu")
+        logger.info("Encoded %s entities of the KB in %.0f s", f"{len(rows):,}", perf_counter() - start)
+        return index
 
     @property
     def _is_whole(self) -> bool:
@@ -192,9 +208,13 @@ class LiveIndex:
         """A search over the whole KB.
 
         The KB is encoded again unless all its vectors are at most `MAX_AGE` updates old: the scores that `spacy train`
-        shows at the first step of an epoch then cost no pass over the KB beside that of the negatives.
+        shows at the first step of an epoch then cost no pass over the KB beside that of the negatives. Negatives stay
+        those of the latest refresh; one before the next update takes what was encoded here.
         """
-        index = cast(AnyIndex, self.index) if self._is_whole and self._age <= MAX_AGE else self.refresh()
+        if self._is_whole and self._age <= MAX_AGE:
+            index = cast(AnyIndex, self.index)
+        else:
+            self._spare = index = self._whole_now()
         return VectorSearch(_Renumbered(index, self.rows).search)
 
     def search_over(self, rows: EntityRows) -> VectorSearch:

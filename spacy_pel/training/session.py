@@ -129,6 +129,8 @@ class TrainingSession:
         Returns:
             The mean loss of the mentions that have an entity; 0.0 if there are none.
         """
+        if not self.objective.freeze_entities:
+            self.live.drop_spare()  # no more scores and no refresh before the next update
         parts: dict[Allowed | None, list[GoldMention]] = defaultdict(list)
         for mention in with_successors(mentions, self.kb):
             parts[allowed_for(mention.span.label_)].append(mention)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -172,25 +173,69 @@ def test_random_negatives_need_no_pass_over_the_kb(tmp_path):
     assert linker.session.live.index is None
 
 
-def test_scores_are_of_vectors_at_most_one_update_old(pipeline):
+@pytest.fixture
+def encoded(monkeypatch):
+    """How many entities are encoded, pass by pass."""
+    counts = []
+    monkeypatch.setattr(
+        "spacy_pel.search.live.encode_entity_rows",
+        lambda model, rows: counts.append(len(rows)) or encode_entity_rows(model, rows),
+    )
+    return counts
+
+
+def test_scores_are_of_vectors_at_most_one_update_old(pipeline, encoded):
     nlp, linker, examples, optimizer = pipeline
     linker.refresh_negatives()
     live = linker.session.live
-    first = current_index(live)
-    nlp.update(examples, sgd=optimizer)
-    assert current_index(live) is first
-    nlp.update(examples, sgd=optimizer)
-    second = current_index(live)
-    assert second is not first
-    vectors = encode_entity_rows(linker.model, live.token_rows)
-    scores, rows = second.search(vectors, 1)
-    assert rows[:, 0].tolist() == list(range(len(linker.kb)))
-    np.testing.assert_allclose(scores[:, 0], 1.0, atol=1e-5)
-
-
-def current_index(live):
+    first = live.index
+    train(nlp, examples, optimizer, 1)
     live.search()
-    return live.index
+    assert encoded == [12]
+    train(nlp, examples, optimizer, 1)
+    search = live.search()
+    assert encoded == [12, 12] and live.index is first  # which negatives are drawn from
+    vectors = encode_entity_rows(linker.model, live.token_rows)
+    found = search(Queries([""] * 12, vectors), 1)
+    assert found.rows.tolist() == list(range(len(linker.kb)))
+    np.testing.assert_allclose(found.scores, 1.0, atol=1e-5)
+    live.search()
+    linker.refresh_negatives()  # nothing is encoded again under the same weights
+    assert encoded == [12, 12] and live.index is not first
+    train(nlp, examples, optimizer, 2)
+    live.search()
+    train(nlp, examples, optimizer, 1)
+    linker.refresh_negatives()
+    assert encoded == [12] * 4
+
+
+@pytest.mark.parametrize("sample", [0, 6])
+def test_scores_change_nothing_of_a_training(tmp_path, sample):
+    """Hard negatives stay those of the refresh at the first step, with evaluations between the steps or without."""
+    settings = {"layout": "per_mention", "negatives": {"@misc": "spacy_pel.HardNegatives.v1", "n": 2}}
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    losses = {}
+    for scored in (False, True):
+        nlp, linker, examples, optimizer = make_pipeline(encoder, kb, **settings)
+        linker.refresh_negatives(sample)
+        index = linker.session.live.index
+        losses[scored] = []
+        for _ in range(6):
+            losses[scored] += train(nlp, examples, optimizer, 1)
+            if scored:
+                score_links(examples, linker=linker)
+        assert linker.session.live.index is index
+    assert losses[True] == pytest.approx(losses[False], rel=1e-4)
+
+
+def test_what_scores_have_encoded_is_freed_before_the_next_update(pipeline):
+    nlp, linker, examples, optimizer = pipeline
+    train(nlp, examples, optimizer, 2)
+    linker.session.live.search()
+    scored = weakref.ref(linker.session.live._spare)
+    assert scored() is not linker.session.live.index
+    linker.update(examples)
+    assert scored() is None
 
 
 def test_a_training_that_learns_nothing_says_so_once(pipeline):
@@ -392,16 +437,12 @@ def test_an_origin_is_fitted_once_to_the_first_batch_before_it_is_learnt(tmp_pat
     assert linker.session.loss.origin == origin
 
 
-def test_a_search_over_some_rows_encodes_those_alone(pipeline, monkeypatch):
+def test_a_search_over_some_rows_encodes_those_alone(pipeline, encoded):
     _, linker, examples, _ = pipeline
     assert linker.session is None
     linker.update(examples)
     live = linker.session.live
-    encoded = []
-    monkeypatch.setattr(
-        "spacy_pel.search.live.encode_entity_rows",
-        lambda model, rows: encoded.append(len(rows)) or encode_entity_rows(model, rows),
-    )
+    encoded.clear()
     some = np.array([2, 5, 11])
     search = live.search_over(some)
     queries = encode_entity_rows(linker.model, live.token_rows)
