@@ -58,7 +58,7 @@ class Tower(nn.Module):
 
     def train(self, mode: bool = True) -> Tower:
         """Do nothing: thinc calls this around every prediction, also while another thread is in one. Dropout is on
-        where gradients are (see `states`), which PyTorch knows for each thread."""
+        where weights get gradients (see `states`), which PyTorch knows for each thread."""
         return self
 
     def forward(
@@ -90,8 +90,9 @@ class Tower(nn.Module):
         training = torch.is_grad_enabled()
         dtype = compute_dtype(self.precision, ids.device, training=training)
         transformer: Any = self._transformer(dtype, predicts=not training and ids.device.type == "cpu")
-        if transformer.training != training:
-            transformer.train(training)
+        learns = training and any(weight.requires_grad for weight in self.parameters())
+        if transformer.training != learns:
+            transformer.train(learns)
         embedded = transformer.get_input_embeddings()(ids)
         behind = None
         if step is not None and self.layer == SUM:

@@ -139,10 +139,11 @@ def backpropagate(
     Returns:
         The sum of the losses of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8). The gradients are its.
     """
-    entities, backprop_entities = entity_tower.begin_update(entity_rows)
-    value, d_mentions, d_entities = loss_and_gradients(mentions, entities, batch, score, loss, distillation)
     learns = not is_frozen(entity_tower)
-    d_inputs = backprop_entities(d_entities) if learns or adversarial is not None else []
+    is_train = learns or adversarial is not None  # else nothing goes back through the entity tower
+    entities, backprop_entities = entity_tower(entity_rows, is_train)
+    value, d_mentions, d_entities = loss_and_gradients(mentions, entities, batch, score, loss, distillation)
+    d_inputs = backprop_entities(d_entities) if is_train else []
     if adversarial is not None:
         batches = token_batches(entity_tower, entity_rows)
         steps = [adversarial.step(gradient, rows.mask) for gradient, (_, rows) in zip(d_inputs, batches, strict=True)]

@@ -163,6 +163,25 @@ def test_vectors_of_a_frozen_entity_tower_are_never_encoded_again(make, monkeypa
     assert found.hard_in_best == 1
 
 
+def test_a_frozen_entity_tower_is_read_without_dropout(make):
+    """Also where FGSM needs gradients of its input."""
+    _, linker, _, _ = make(freeze_entities=True, dropout=0.5)
+    rows = linker.begin_training().live.token_rows
+    tower, learning = (linker.model.get_ref(f"{name}_tower") for name in ("entity", "mention"))
+    vectors, backprop = tower.begin_update(rows)
+    np.testing.assert_allclose(vectors, tower.predict(rows), atol=1e-5)
+    assert all(np.abs(gradient).max() > 0 for gradient in backprop(np.ones_like(vectors)))
+    assert np.abs(learning.begin_update(rows)[0] - learning.predict(rows)).max() > 0.01
+
+
+def test_without_fgsm_nothing_goes_back_through_a_frozen_entity_tower(make, monkeypatch):
+    nlp, linker, examples, optimizer = make(freeze_entities=True, adversarial=None)
+    linker.begin_training()
+    shim = linker.model.get_ref("entity_tower").layers[0].shims[0]
+    monkeypatch.setattr(shim, "begin_update", lambda *_: pytest.fail("a graph"))
+    assert train(nlp, examples, optimizer, 1)[0] > 0
+
+
 def test_the_next_training_thaws_it(make):
     _, linker, examples, optimizer = make(freeze_entities=True)
     linker.update(examples, sgd=optimizer)
