@@ -36,6 +36,8 @@ class Rescored:
         `depth` that `index` finds; -inf and -1 where there are fewer."""
         _, found = self.index.search(queries, max(k, self.depth))
         there = found != NONE
+        if not there.any():
+            return np.full((len(found), k), -np.inf, np.float32), np.full((len(found), k), NONE)
         distinct = np.unique(found[there])
         places = np.searchsorted(distinct, np.where(there, found, distinct[:1]))
         scores = np.take_along_axis(self.scores(queries, distinct), places, axis=1)

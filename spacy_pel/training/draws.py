@@ -71,7 +71,7 @@ def independent(
         n_entities: The number of entities that are trained with.
         own: The places of the mention's right entities.
         n: How many to draw.
-        found: The scores and places of its best wrong entities; None: all draws are uniform.
+        found: The scores and places of its best wrong entities; None or without any: all draws are uniform.
         n_hard: How many of the `n` come from these.
         logit_scale: What makes a training logit of a score.
 
@@ -83,7 +83,7 @@ def independent(
         return None
     drawn, q = rng.integers(n_wrong, size=n), np.full(n, 1 / n_wrong)
     drawn = _skipping(drawn, sorted(set(own)))
-    if found is not None:
+    if found is not None and len(found[1]):
         share, (scores, pool) = n_hard / n, found
         logits = logit_scale * scores.astype(np.float64)
         probabilities = np.exp(logits - np.logaddexp.reduce(logits))

@@ -40,6 +40,13 @@ def test_over_the_whole_index_it_is_an_exact_search():
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+def test_where_there_are_none():
+    """As in a sample of the KB that has no entity of the type."""
+    index, encoded = rescored(depth=5, old=OLD[:0])
+    scores, found = index.search(QUERIES, 4)
+    assert (found == -1).all() and np.isneginf(scores).all() and scores.shape == found.shape == (5, 4) and not encoded
+
+
 def test_where_there_are_fewer_than_are_wanted():
     index, encoded = rescored(depth=5, old=OLD[:3])
     scores, found = index.search(QUERIES, 4)

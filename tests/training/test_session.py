@@ -541,6 +541,25 @@ def test_a_sample_and_types_are_both_kept_to(tmp_path):
     assert found and found <= sample & {*allowed}
 
 
+@pytest.mark.parametrize(("draw", "rescored"), [("top", 0), ("top", 4), ("sample", 4), ("iid", 0)])
+def test_a_sample_without_an_entity_of_the_type_has_no_hard_negatives(tmp_path, draw, rescored):
+    hard = {"@misc": "spacy_pel.HardNegatives.v1", "n": 2, "draw": draw, "pool": 4, "rescored": rescored}
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives=hard,
+        layout="per_mention",
+        types_by_label={"X": ["Chemical"]},
+    )
+    live = linker.begin_training().live
+    chemicals = live.places_of(linker.kb.rows_allowed(linker.settings.allowed_for("X")))
+    live.refresh(np.setdiff1d(np.arange(len(live)), chemicals))
+    assert linker.update(examples)["pel_linker"] > 0
+    batch = linker.session.latest_batch
+    wrong = batch.entity_places.reshape(batch.negatives.shape)[batch.negatives]
+    assert len(wrong) and {*wrong.tolist()} <= {*chemicals.tolist()}
+
+
 @pytest.mark.parametrize("sample", [0, 8])
 def test_what_a_label_allows_is_looked_up_once(tmp_path, sample, monkeypatch):
     """Of a large KB that takes longer than a step."""
