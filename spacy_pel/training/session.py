@@ -32,7 +32,7 @@ from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate, with_origin
-from .waiting import waiting_for_mentions
+from .waiting import waiting_for_mentions, waiting_for_targets
 
 
 class Update(NamedTuple):
@@ -80,7 +80,10 @@ class TrainingSession:
         self.latest_draw: LatestDraw | None = None
         self._rng = np.random.default_rng(seed)
         self._same_concepts = self._read_same_concepts()
-        self._targets = {} if objective.distillation is None else objective.distillation.targets()
+        distillation = objective.distillation
+        self._targets = {} if distillation is None else distillation.targets()
+        self._targets_come = None if distillation is None else waiting_for_targets(distillation.path)
+        self._n_taught = 0  # mentions that have targets
         self._learns = waiting_for_mentions("pel_linker")
         if objective.adversarial is not None:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
@@ -134,11 +137,14 @@ class TrainingSession:
         parts: dict[Allowed | None, list[GoldMention]] = defaultdict(list)
         for mention in with_successors(mentions, self.kb):
             parts[allowed_for(mention.span.label_)].append(mention)
-        before = self._n_mentions
+        before, taught_before = self._n_mentions, self._n_taught
         with dropped_on_error(self.drop_gradients):
             loss = sum(self._accumulate(part, allowed) for allowed, part in parts.items())
         self._loss += loss
-        return loss / max(self._n_mentions - before, 1)
+        n_mentions = self._n_mentions - before
+        if n_mentions and self._targets_come is not None:
+            self._targets_come(self._n_taught > taught_before)
+        return loss / max(n_mentions, 1)
 
     def _accumulate(self, mentions: Sequence[GoldMention], allowed: Allowed | None) -> float:
         """Add the gradients of `mentions` against the entities that are `allowed` (None: all), and return the sum of
@@ -200,6 +206,7 @@ class TrainingSession:
         if not self._targets:
             return [{} for _ in spans]
         told = [self._targets.get(mention_key(span)) for span in spans]
+        self._n_taught += sum(one is not None for one in told)
         rows = self.kb.rows({id_ for one in told if one is not None for id_ in one.ids})
         places = self.live.places_of(EntityRows(np.array(list(rows.values()), dtype="int64"))).tolist()
         place_of = dict(zip(rows, places, strict=True))

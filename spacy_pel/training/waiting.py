@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 UPDATES = 50  # without any mention that could be learnt from, before a training says so
+BATCHES = 20  # without any mention that a ranker has scored, before a training says so
 
 
 class WaitingFor:
@@ -35,4 +36,14 @@ def waiting_for_mentions(factory: str) -> WaitingFor:
         f"{factory} has learnt nothing in its first {UPDATES} updates: none of their mentions has an id of the KB. "
         "Check the kb_id of the mentions in the training corpus, and where use_gold_ents = false, that the entities "
         "that the pipeline finds are mentions of it.",
+    )
+
+
+def waiting_for_targets(path: str) -> WaitingFor:
+    """What waits, batch by batch, for the first mention that the file of a ranker at `path` has scores of."""
+    return WaitingFor(
+        BATCHES,
+        f"[components.pel_linker.distillation]: {path} has scores of no mention in the first {BATCHES} batches, so "
+        "that nothing is learnt of the ranker: write it with `spacy pel distil` of the texts of the training corpus, "
+        "whose mentions are told by the characters around them.",
     )

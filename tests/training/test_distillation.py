@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -119,6 +120,22 @@ def test_a_linker_follows_the_ranker(made, tmp_path):
         assert np.isfinite(linker.session.latest_batch.targets).sum(1).max() == 2
         lead[weight] = leads(nlp, linker, wrong)
     assert lead[5.0] < 0.5 * lead[0.0]  # as likely, says the ranker
+
+
+def test_a_file_of_other_texts_is_told_once(made, tmp_path):
+    docs = make_docs(spacy.blank("en"))
+    path = targets_for(docs, tmp_path / "targets.jsonl", ENTITIES[-1].id)
+    other = tmp_path / "other.jsonl"
+    srsly.write_jsonl(other, [line | {"mention": "0" * 24} for line in srsly.read_jsonl(path)])
+    (tmp_path / "empty.jsonl").touch()
+    for name, said in (("targets", 0), ("other", 1), ("empty", 1)):
+        distillation = {"@misc": "spacy_pel.Distillation.v1", "path": str(tmp_path / f"{name}.jsonl"), "n": 1}
+        nlp, _, examples, optimizer = make_pipeline(*made, distillation=distillation)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            train(nlp, examples, optimizer, 45)
+        told = [str(one.message) for one in warned if "[components.pel_linker.distillation]" in str(one.message)]
+        assert len(told) == said and all(f"{name}.jsonl has scores of no mention" in one for one in told)
 
 
 def test_candidates_that_the_label_does_not_allow_are_no_negatives(made, tmp_path):
