@@ -24,7 +24,8 @@ class FGSM:
 
     All losses fall with s⁺ and rise with s⁻. So where an entity row stands for one (mention, entity) pair (layout
     "per_mention") both steps are ε sign(∇_z L), exactly. Where mentions share rows ("shared") ∇_z L is the sum over
-    them, and the step is an approximation: the direction that hurts the batch most.
+    them, and the step is an approximation: the direction that hurts the batch most. Beside a `Distillation` L is the
+    sum of both losses, and the second may fall with s⁻: the step then goes up that sum, which is not that of eq. 7.
 
     Attributes:
         epsilon: ε, the size of the step.

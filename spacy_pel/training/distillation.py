@@ -32,6 +32,7 @@ AROUND = 48  # characters on either side of a mention that tell it from others, 
 class Distillation:
     """What a bi-encoder learns of a ranker: λ T² KL(q ‖ p), where q is the softmax of the ranker's scores / T over
     those candidates of the batch that it has scored, and p that of the bi-encoder's logits / T (Hinton et al. 2015).
+    With `FGSM` it is a part of the adversarial loss too, and of what the adversarial step goes up.
 
     Attributes:
         path: The file that `spacy pel distil` has written of the training corpus.
