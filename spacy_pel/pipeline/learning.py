@@ -1,17 +1,33 @@
 """Components that learn in a session: what spaCy calls while it trains."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from spacy.language import Language
-from spacy.training import Example, validate_examples
+from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Model, Optimizer
 
 from ..errors import PelError
 from ..mentions.gold import GoldMention
 
+EXAMPLES_CHECKED = 1000
 STREAMED = -1  # [training] max_epochs, of a corpus of which spaCy shows `initialize` the first Examples only
+
+
+def check_first_examples(get_examples: Callable[[], Iterable[Example]], method: str) -> None:
+    """spaCy's check of what an `initialize` is given, of the first Examples only: to make all takes long.
+
+    Raises:
+        TypeError: As for `spacy.training.validate_get_examples`.
+    """
+
+    def first() -> Iterable[Example]:
+        examples = get_examples()
+        return examples and islice(examples, EXAMPLES_CHECKED)
+
+    validate_get_examples(first if callable(get_examples) else get_examples, method)
 
 
 def check_linked(mentions: Sequence[GoldMention], name: str, nlp: Language | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
-from spacy.training import Example, validate_get_examples
+from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Model
 
@@ -26,7 +26,7 @@ from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
 from .arguments import check_attribute, check_ranked, ids_given, path_given
 from .default_weights import default_weights
-from .learning import Learning, check_linked
+from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, check_linked
 from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from ..training.session import TrainingSession
     from .tuning import TunedNames, TunedNil
 
-EXAMPLES_CHECKED = 1000
 MENTIONS = "mentions"  # among the fingerprints by kind of vectors: of the tower that reads mentions
 
 
@@ -336,7 +335,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         """
         from .initializing import load_encoder, load_kb
 
-        validate_get_examples(get_examples, "PelLinker.initialize")
+        check_first_examples(get_examples, "PelLinker.initialize")
         load_encoder(self.model, self.name, encoder_loader, nlp)
         self.set_model(self.model)
         self.tuned = Tuned()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
-from spacy.training import Example, validate_get_examples
+from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Model
 
@@ -19,7 +19,7 @@ from ..checks import check_count, check_flag, check_number, refused
 from ..errors import PelError
 from ..mentions.gold import check_gold_ids, gold_mentions, mentions_to_learn, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
-from .learning import Learning, check_linked
+from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, check_linked
 from .settings import Threshold
 from .with_settings import WithSettings
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from .ranker_tuning import TunedRanker
 
 SECTION = "[components.pel_ranker]"
-EXAMPLES_CHECKED = 1000
 
 
 @dataclass(frozen=True)
@@ -262,7 +261,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         from ..models.listener import listens
         from ..tuning.ranking import RankTuned
 
-        validate_get_examples(get_examples, "PelRanker.initialize")
+        check_first_examples(get_examples, "PelRanker.initialize")
         linker = self.require_linker()
         if encoder_loader is not None:
             set_encoder(self.model, encoder_loader())

@@ -620,6 +620,18 @@ def test_gold_ids_of_another_scheme_are_found_at_initialisation(tmp_path):
         make_pipeline(write_encoder(tmp_path / "encoder"), kb)
 
 
+def test_initialize_makes_the_first_examples_only(tmp_path, monkeypatch):
+    nlp, linker, examples, _ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    made = []
+    for module in ("learning", "linker"):
+        monkeypatch.setattr(f"spacy_pel.pipeline.{module}.EXAMPLES_CHECKED", 3)
+    linker.initialize(lambda: (made.append(eg) or eg for eg in examples), nlp=nlp)
+    assert len(made) == 2 * 3
+    for wrong in (None, examples, list, lambda: ["no Example"]):
+        with pytest.raises(TypeError, match=r"PelLinker\.initialize"):
+            linker.initialize(wrong, nlp=nlp)
+
+
 @pytest.mark.parametrize("id_", ["", "NIL"])
 def test_a_corpus_without_ids_is_found_at_initialisation(tmp_path, id_):
     nlp, linker, _, _ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))

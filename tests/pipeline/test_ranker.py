@@ -312,6 +312,13 @@ def test_each_mention_is_searched_once(nlp, linker, ranker, tmp_path, monkeypatc
         file.write_text("[]\n") and KeptCandidates(linker, 5, file)
 
 
+def test_initialize_makes_all_examples_once(nlp, ranker, monkeypatch):
+    examples, made = make_examples(nlp), []
+    monkeypatch.setattr("spacy_pel.pipeline.learning.EXAMPLES_CHECKED", 2)
+    ranker.initialize(lambda: (made.append(eg) or eg for eg in examples), nlp=nlp)
+    assert len(made) == len(examples) + 2
+
+
 @pytest.fixture
 def asked(linker, monkeypatch):
     """The spans that the linker is asked for."""
