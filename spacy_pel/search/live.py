@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
@@ -109,7 +110,8 @@ class _Renumbered(Generic[Numbers]):
 class LiveIndex:
     """The entities of `kb` as token rows, made once, and their vectors as `model` encoded them at the last refresh.
 
-    Places number the entities of the KB from 0 without gaps; `rows[i]` is the row of the entity at place `i`.
+    Places number the entities that the KB has had from the beginning from 0 without gaps; `rows[i]` is the row of the
+    entity at place `i`. What is added to the KB later, as by another process, has none.
     """
 
     def __init__(self, model: Model, kb: KnowledgeBase) -> None:
@@ -129,13 +131,24 @@ class LiveIndex:
     def token_rows(self) -> TokenRows:
         """The token rows of all entities, by place."""
         if self._token_rows is None:
-            entities = tqdm(self._kb.entities(), total=len(self), desc="Reading entities", **BAR)
+            entities = tqdm(islice(self._kb.entities(), len(self)), total=len(self), desc="Reading entities", **BAR)
             self._token_rows = row_builder(self._model).entities(entities)
         return self._token_rows
 
     def places_of(self, rows: EntityRows) -> EntityPlaces:
-        """The places of the entities at `rows`, of the same shape."""
+        """The places of the entities at `rows`, of the same shape, which have some (see `known`)."""
         return EntityPlaces(np.searchsorted(self.rows, rows))
+
+    def known(self, rows: EntityRows) -> EntityRows:
+        """Those of `rows` (n,) whose entities have places."""
+        return EntityRows(rows[is_among(rows, self.rows)])
+
+    def places_by_id(self, ids: Iterable[str]) -> dict[str, int]:
+        """The places of those of `ids` whose entities have some."""
+        rows = self._kb.rows(ids)
+        numbers = EntityRows(np.fromiter(rows.values(), np.int64, len(rows)))
+        places, there = self.places_of(numbers).tolist(), is_among(numbers, self.rows).tolist()
+        return {id_: place for id_, place, known in zip(rows, places, there, strict=True) if known}
 
     def rows_of(self, places: EntityPlaces) -> EntityRows:
         """The rows in the KB of the entities at `places`, of the same shape."""
@@ -151,7 +164,7 @@ class LiveIndex:
             return LivePart(self, None)
         rows = self._kb.rows_allowed(allowed)
         if allowed not in self._allowed or self._allowed[allowed][0] is not rows:  # others once the KB has changed
-            self._allowed[allowed] = rows, self.places_of(rows)
+            self._allowed[allowed] = rows, self.places_of(self.known(rows))
         return LivePart(self, self._allowed[allowed][1])
 
     def scores(self, queries: Vectors, places: EntityPlaces) -> np.ndarray:
@@ -218,7 +231,9 @@ class LiveIndex:
         return VectorSearch(_Renumbered(index, self.rows).search)
 
     def search_over(self, rows: EntityRows) -> VectorSearch:
-        """A search over the entities at these `rows` (n,) alone, ascending, which are encoded now."""
+        """A search over the entities at these `rows` (n,) alone, ascending, which are encoded now. Those that the KB
+        has been given since the training began are not found."""
+        rows = self.known(rows)
         start = perf_counter()
         index = self._encoded(self.token_rows.take(self.places_of(rows)))
         logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)

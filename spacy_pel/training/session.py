@@ -14,7 +14,7 @@ from thinc.api import Model
 from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
-from ..kb.numbering import EntityPlaces, EntityRows, both_ways
+from ..kb.numbering import EntityPlaces, both_ways
 from ..kb.several import Vectors
 from ..mentions.gold import GoldMention, mentions_to_learn, with_successors
 from ..models.bi_encoder import in_numpy, row_builder, score_of
@@ -119,11 +119,11 @@ class TrainingSession:
             return self.accumulate(mentions, allowed_for)
 
     def accumulate(self, mentions: Sequence[GoldMention], allowed_for: AllowedFor = lambda label: None) -> float:
-        """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, and empty
-        ones, give no loss. Neither a mention's correct entities nor those of the same concepts are its negatives, nor
-        are entities that its label does not allow: mentions of labels that allow different ones are trained apart, each
-        part against candidates of its own. If anything is raised, all that was accumulated since the latest update is
-        dropped.
+        """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, or none that
+        it had when the session began, and empty ones, give no loss. Neither a mention's correct entities nor those of
+        the same concepts are its negatives, nor are entities that its label does not allow: mentions of labels that
+        allow different ones are trained apart, each part against candidates of its own. If anything is raised, all that
+        was accumulated since the latest update is dropped.
 
         Args:
             mentions: With their correct ids.
@@ -149,8 +149,7 @@ class TrainingSession:
     def _accumulate(self, mentions: Sequence[GoldMention], allowed: Allowed | None) -> float:
         """Add the gradients of `mentions` against the entities that are `allowed` (None: all), and return the sum of
         their losses."""
-        known = self.kb.rows({id_ for mention in mentions for id_ in mention.ids})
-        places = dict(zip(known, self.live.places_of(EntityRows(np.array(list(known.values())))).tolist(), strict=True))
+        places = self.live.places_by_id({id_ for mention in mentions for id_ in mention.ids})
         correct = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
         rows = row_builder(self.model).mentions([mention.span for mention in mentions])
         used = [i for i in rows.lengths.nonzero()[0].tolist() if correct[i]]
@@ -207,9 +206,7 @@ class TrainingSession:
             return [{} for _ in spans]
         told = [self._targets.get(mention_key(span)) for span in spans]
         self._n_taught += sum(one is not None for one in told)
-        rows = self.kb.rows({id_ for one in told if one is not None for id_ in one.ids})
-        places = self.live.places_of(EntityRows(np.array(list(rows.values()), dtype="int64"))).tolist()
-        place_of = dict(zip(rows, places, strict=True))
+        place_of = self.live.places_by_id({id_ for one in told if one is not None for id_ in one.ids})
         pairs = [() if one is None else zip(one.ids, one.scores.tolist(), strict=True) for one in told]
         return [{place_of[id_]: score for id_, score in own if id_ in place_of} for own in pairs]
 

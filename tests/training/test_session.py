@@ -20,6 +20,8 @@ from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_enc
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.scorer import score_links
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.models.bi_encoder import encode_entity_rows
 from spacy_pel.models.encoder import tower_module
@@ -579,6 +581,25 @@ def test_which_are_among_others():
     ascending = np.array([2, 3, 7])
     assert is_among(np.array([7, 1, 3, 3, 9]), ascending).tolist() == [True, False, True, True, False]
     assert is_among(ascending, ascending[:0]).tolist() == [False] * 3 and not len(is_among(ascending[:0], ascending))
+
+
+@pytest.mark.parametrize("settings", [{}, {"types_by_label": {"X": ["Chemical", "Disease", "Sign"]}}], ids=str)
+@pytest.mark.parametrize("kb_sample", [0, 5])
+def test_a_kb_that_grows_while_it_is_trained_with(tmp_path, settings, kb_sample):
+    """By another process: the new entity is trained with after the next start."""
+    kb = make_kb(tmp_path / "kb")
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb, **settings)
+    linker.begin_training()
+    KnowledgeBase(tmp_path / "kb").add([Entity("NEW", "aspirin", (), ("Chemical",))])
+    doc = examples[0].reference
+    first, *others = doc.spans[GOLD_GROUP]
+    doc.spans[GOLD_GROUP] = [Span(doc, first.start, first.end, label="X", kb_id="NEW"), *others]
+    assert np.isfinite(train(nlp, examples, optimizer, 3)).all()
+    assert 12 not in linker.session.latest_batch.entity_places
+    assert 0 <= score_links(examples, linker=linker, kb_sample=kb_sample)["nel_recall_at_1"] <= 1
+    linker.session = None
+    train(nlp, examples, optimizer, 1)
+    assert 12 in linker.session.latest_batch.entity_places
 
 
 def test_scores_over_the_kb_are_of_all_of_it_after_a_sample(pipeline):
