@@ -120,7 +120,9 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
             ) from error
         if not hasattr(transformer, "embeddings"):
             kind = transformer.config.model_type
-            raise PelError(f"{SECTION}: {name!r} is of the kind {kind}, which nothing reads with; name one of BERT's kind.")
+            raise PelError(
+                f"{SECTION}: {name!r} is of the kind {kind}, which nothing reads with; name one of BERT's kind."
+            )
         if missing := [key for key in info["missing_keys"] if not key.startswith("pooler.")]:
             warnings.warn(
                 f"{SECTION}: {name!r} lacks {len(missing)} of the encoder's weights, which begin at random: "

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from spacy.training import Example
 
-from ..checks import check_count, check_flag
+from ..checks import check_count, check_flag, refused
 from ..mentions.gold import gold_mentions
+
+SECTION = "[training.batcher]"
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,23 @@ class BatchByMentions:
     discard_oversize: bool = False
 
     def __post_init__(self) -> None:
-        check_count("[training.batcher]", "size", self.size, least=1)
-        check_flag("[training.batcher]", "discard_oversize", self.discard_oversize)
+        check_count(SECTION, "size", self.size, least=1)
+        check_flag(SECTION, "discard_oversize", self.discard_oversize)
 
     def __call__(self, examples: Iterable[Example]) -> Iterator[list[Example]]:
-        """Yield the batches."""
+        """Yield the batches.
+
+        Raises:
+            PelError: All Examples are left out: spaCy would ask again for ever.
+        """
         batch: list[Example] = []
-        n_in_batch = 0
+        n_in_batch = n_discarded = n_kept = 0
         for example in examples:
             n_mentions = max(1, len(gold_mentions(example.reference)))
             if self.discard_oversize and n_mentions > self.size:
+                n_discarded += 1
                 continue
+            n_kept += 1
             if batch and n_in_batch + n_mentions > self.size:
                 yield batch
                 batch, n_in_batch = [], 0
@@ -48,3 +56,6 @@ class BatchByMentions:
             n_in_batch += n_mentions
         if batch:
             yield batch
+        if n_discarded and not n_kept:
+            advice = f"make it larger: all {n_discarded} Examples have more mentions, which discard_oversize leaves out"
+            raise refused(SECTION, "size", self.size, advice)

@@ -43,6 +43,12 @@ def test_oversize_examples_can_be_left_out():
     assert sizes(BatchByMentions(4, discard_oversize=True)(map(make_example, [1, 5, 4]))) == [[1], [4]]
 
 
+def test_where_all_examples_are_left_out_it_says_so():
+    """spaCy would wait for a batch for ever."""
+    with pytest.raises(PelError, match=r"\[training.batcher\]: size = 4; make it larger: all 2 Examples have more"):
+        list(BatchByMentions(4, discard_oversize=True)(map(make_example, [5, 6])))
+
+
 def test_the_registered_batcher_pickles_and_refuses_an_empty_batch():
     make = registry.batchers.get("spacy_pel.batch_by_mentions.v1")
     batcher = pickle.loads(pickle.dumps(make(size=2)))
