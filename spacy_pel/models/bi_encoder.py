@@ -318,9 +318,14 @@ def vectors_per_entity(model: Model, rows: TokenRows) -> np.ndarray:
     return np.ones(len(rows), dtype=np.int64) if counts is None else counts
 
 
+def has_several_vectors(model: Model) -> bool:
+    """Say whether an entity is encoded to `Several` vectors."""
+    return tower_module(model.get_ref("entity_tower")).pooling.counts(np.zeros(0, dtype=np.int64)) is not None
+
+
 def count_vectors(model: Model, entities: Iterable[Entity], total: int) -> np.ndarray:
     """Return how many vectors (total,) each of `total` entities is encoded to, without encoding any."""
-    if tower_module(model.get_ref("entity_tower")).pooling.counts(np.zeros(0, dtype=np.int64)) is None:
+    if not has_several_vectors(model):
         return np.ones(total, dtype=np.int64)
     blocks = (row_builder(model).entities(block) for block in minibatch(entities, ENTITIES_AT_ONCE))
     return np.concatenate([vectors_per_entity(model, rows) for rows in blocks])

@@ -23,6 +23,7 @@ from ..kb.several import Vectors, flat
 from ..models.bi_encoder import (
     all_similarities,
     encode_entity_rows,
+    has_several_vectors,
     row_builder,
     score_of,
     vector_size,
@@ -120,8 +121,9 @@ class LiveIndex:
         self._token_rows: TokenRows | None = None
         self.index: AnyIndex | None = None  # of the latest refresh
         self._sample: _Renumbered[EntityPlaces] | None = None  # it, by places; None: of all entities, which need none
+        self._vectors: EntityIndex | None = None  # of all entities, what `index` searches
         self._age = 0
-        self._spare: AnyIndex | None = None  # of all entities under the weights of now, for scores
+        self._spare: EntityIndex | None = None  # of all entities under the weights of now, for scores
         self._allowed: dict[Allowed, tuple[EntityRows, EntityPlaces]] = {}  # what the KB allows, and where that is here
 
     def __len__(self) -> int:
@@ -171,6 +173,14 @@ class LiveIndex:
         """The scores (m, n) of m `queries` with the entities at `places` (n,), as these are encoded now."""
         return all_similarities(self._model, queries, encode_entity_rows(self._model, self.token_rows.take(places)))
 
+    def vectors(self, places: EntityPlaces) -> Vectors:
+        """The vectors of the entities at `places` (n,) under the weights of now: those of the latest refresh, where
+        these are."""
+        if self._vectors is None or self._age:
+            return encode_entity_rows(self._model, self.token_rows.take(places))
+        found = self._vectors.vectors_of(EntityRows(places))
+        return found if has_several_vectors(self._model) else found.vectors
+
     def updated(self) -> None:
         """Note that the weights of the entity tower have changed."""
         self._age += 1
@@ -185,20 +195,22 @@ class LiveIndex:
         unless they are encoded already and the tower is as it was."""
         if sample is None and self._is_whole and not self._age:
             return cast(AnyIndex, self.index)
-        self.index = self._sample = None  # its memory is free before the new one grows
+        self.index = self._sample = self._vectors = None  # its memory is free before the new one grows
         if sample is None:
-            self.index, self._spare = self._whole_now(), None
+            self._vectors, self._spare = self._whole_now(), None
+            self.index = self._scored(self._vectors)
         else:
-            self.index = self._encoded_for_updates(self.token_rows.take(sample))
+            self.index = self._scored(self._encoded_in_time(self.token_rows.take(sample)))
             self._sample = _Renumbered(self.index, sample)
         self._age = 0
         return self.index
 
-    def _whole_now(self) -> AnyIndex:
+    def _whole_now(self) -> EntityIndex:
         """An index of all entities under the weights of now: that of the latest scores, if they still are those."""
-        return self._encoded_for_updates(self.token_rows) if self._spare is None else self._spare
+        return self._encoded_in_time(self.token_rows) if self._spare is None else self._spare
 
-    def _encoded_for_updates(self, rows: TokenRows) -> AnyIndex:
+    def _encoded_in_time(self, rows: TokenRows) -> EntityIndex:
+        """`_encoded`, on GPUs where the model is, with a line in the log of how long it took."""
         start = perf_counter()
         index = self._encoded(rows, gpus=self._model.ops.device_type == "gpu")
         logger.info("Encoded %s entities of the KB in %.0f s", f"{len(rows):,}", perf_counter() - start)
@@ -227,7 +239,8 @@ class LiveIndex:
         if self._is_whole and self._age <= MAX_AGE:
             index = cast(AnyIndex, self.index)
         else:
-            self._spare = index = self._whole_now()
+            self._spare = self._whole_now()
+            index = self._scored(self._spare)
         return VectorSearch(_Renumbered(index, self.rows).search)
 
     def search_over(self, rows: EntityRows) -> VectorSearch:
@@ -235,20 +248,22 @@ class LiveIndex:
         has been given since the training began are not found."""
         rows = self.known(rows)
         start = perf_counter()
-        index = self._encoded(self.token_rows.take(self.places_of(rows)))
+        index = self._scored(self._encoded(self.token_rows.take(self.places_of(rows))))
         logger.info("Encoded %s entities for the scores in %.0f s", f"{len(rows):,}", perf_counter() - start)
         return VectorSearch(_Renumbered(index, rows).search)
 
-    def _encoded(self, rows: TokenRows, *, gpus: bool = False) -> AnyIndex:
+    def _scored(self, index: EntityIndex) -> AnyIndex:
+        return scored(index, score_of(self._model))
+
+    def _encoded(self, rows: TokenRows, *, gpus: bool = False) -> EntityIndex:
         """An index of n entities, numbered from 0, as they are encoded now."""
         model, counts = self._model, vectors_per_entity(self._model, rows)
         total = int(counts.sum())
-        vectors = VectorIndex.stream(self._vectors(rows), vector_size(model), count=total, gpus=gpus)
+        vectors = VectorIndex.stream(self._blocks(rows), vector_size(model), count=total, gpus=gpus)
         owners = Owners(EntityRows(np.repeat(np.arange(len(rows)), counts)))
-        metric = model.attrs["settings"]["similarity"]
-        return scored(EntityIndex.in_memory(vectors, owners, len(rows), metric), score_of(model))
+        return EntityIndex.in_memory(vectors, owners, len(rows), model.attrs["settings"]["similarity"])
 
-    def _vectors(self, rows: TokenRows) -> Iterator[np.ndarray]:
+    def _blocks(self, rows: TokenRows) -> Iterator[np.ndarray]:
         with tqdm(total=len(rows), desc="Encoding entities", **BAR) as bar:
             for start in range(0, len(rows), ENTITIES_AT_ONCE):
                 block = np.arange(start, min(start + ENTITIES_AT_ONCE, len(rows)))

@@ -76,6 +76,12 @@ class Objective:
                 "not drawn."
             )
 
+    @property
+    def entities_stay(self) -> bool:
+        """Whether a batch has the vectors of its entities from before: nothing is learnt of them, nor stepped on, nor
+        masked in them."""
+        return self.freeze_entities and self.adversarial is None and not self.mask_names
+
     def check_similarity(self, model: Model, name: str) -> None:
         """Check that the bi-encoder has the similarity that the loss is made for.
 

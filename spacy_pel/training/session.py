@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from spacy.tokens import Span
@@ -31,7 +31,7 @@ from .layouts import LAYOUTS, TrainingBatch
 from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
-from .objective import Objective, backpropagate, with_origin
+from .objective import Objective, backpropagate, loss_and_gradients, with_origin
 from .waiting import waiting_for_mentions, waiting_for_targets
 
 
@@ -172,14 +172,33 @@ class TrainingSession:
         if distillation is not None:
             batch = with_targets(batch, taught)
         self.latest_batch = batch
-        entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
-        entity_tower = self.model.get_ref("entity_tower")
-        if isinstance(self.loss, ProxyLoss) and self.loss.origin == AUTO:
-            entities = entity_tower.predict(entity_rows)
-            self.loss = with_origin(self.loss, vectors, entities, batch, score_of(self.model))
-        loss = backpropagate(
+        if objective.entities_stay:
+            loss = self._backpropagate_mentions(vectors, backprop, batch)
+        else:
+            entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
+            loss = self._backpropagate(vectors, backprop, batch, entity_rows)
+        self._n_mentions += len(used)
+        return loss
+
+    def _backpropagate_mentions(self, mentions: Any, backprop: Callable, batch: TrainingBatch) -> float:
+        """Accumulate the gradients of `mentions` against entities whose vectors are known, and return the sum of their
+        losses."""
+        entities: Any = self.live.vectors(EntityPlaces(batch.entity_places))
+        self._fit_origin(mentions, entities, batch)
+        value, d_mentions, _ = loss_and_gradients(
+            mentions, entities, batch, score_of(self.model), self.loss, self.objective.distillation
+        )
+        backprop(d_mentions)
+        return value
+
+    def _backpropagate(self, mentions: Any, backprop: Callable, batch: TrainingBatch, entity_rows: TokenRows) -> float:
+        """`backpropagate` of the objective, with an origin from the first batch on."""
+        entity_tower, objective = self.model.get_ref("entity_tower"), self.objective
+        if self._lacks_origin:
+            self._fit_origin(mentions, entity_tower.predict(entity_rows), batch)
+        return backpropagate(
             entity_tower,
-            vectors,
+            mentions,
             backprop,
             batch,
             entity_rows,
@@ -188,8 +207,16 @@ class TrainingSession:
             objective.adversarial,
             objective.distillation,
         )
-        self._n_mentions += len(used)
-        return loss
+
+    @property
+    def _lacks_origin(self) -> bool:
+        return isinstance(self.loss, ProxyLoss) and self.loss.origin == AUTO
+
+    def _fit_origin(self, mentions: Any, entities: Any, batch: TrainingBatch) -> None:
+        """Give the loss the origin that fits a batch, if it lacks one."""
+        if self._lacks_origin:
+            assert isinstance(self.loss, ProxyLoss)
+            self.loss = with_origin(self.loss, mentions, entities, batch, score_of(self.model))
 
     def _draw(self, not_wrong: Sequence[Sequence[int]], queries: Vectors, part: LivePart) -> DrawnNegatives:
         """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their vectors."""

@@ -174,12 +174,42 @@ def test_a_frozen_entity_tower_is_read_without_dropout(make):
     assert np.abs(learning.begin_update(rows)[0] - learning.predict(rows)).max() > 0.01
 
 
-def test_without_fgsm_nothing_goes_back_through_a_frozen_entity_tower(make, monkeypatch):
-    nlp, linker, examples, optimizer = make(freeze_entities=True, adversarial=None)
+@pytest.mark.parametrize("mask_names", [0.0, 1.0])
+def test_without_fgsm_nothing_goes_back_through_a_frozen_entity_tower(make, monkeypatch, mask_names):
+    nlp, linker, examples, optimizer = make(freeze_entities=True, adversarial=None, mask_names=mask_names)
     linker.begin_training()
     shim = linker.model.get_ref("entity_tower").layers[0].shims[0]
     monkeypatch.setattr(shim, "begin_update", lambda *_: pytest.fail("a graph"))
     assert train(nlp, examples, optimizer, 1)[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "model"),
+    [
+        ({"@misc": "spacy_pel.ProxyLoss.v1"}, {}),
+        ({"@misc": "spacy_pel.ProxyLoss.v1", "origin": "auto"}, {}),
+        (
+            {"@misc": "spacy_pel.CrossEntropyLoss.v1"},
+            {"similarity": "dot", "pooling": "cls", "score": {"@architectures": "spacy_pel.SumOfMax.v1"}},
+        ),
+    ],
+    ids=["dual", "origin", "several vectors"],
+)
+def test_entities_of_a_frozen_tower_are_encoded_once(make, monkeypatch, loss, model):
+    settings = {"freeze_entities": True, "adversarial": None, "layout": "per_mention", "loss": loss, "model": model}
+    losses = {}
+    for known in (False, True):
+        nlp, linker, examples, optimizer = make(**settings)
+        linker.refresh_negatives()
+        live = linker.session.live
+        with monkeypatch.context() as patched:
+            if known:
+                tower = linker.model.get_ref("entity_tower")
+                patched.setattr(tower, "_func", lambda *_, **__: pytest.fail("encoded again"))
+            else:
+                patched.setattr(live, "_vectors", None)
+            losses[known] = train(nlp, examples, optimizer, 4)
+    assert min(losses[True]) > 0 and losses[True] == pytest.approx(losses[False], rel=1e-3)
 
 
 def test_the_next_training_thaws_it(make):
