@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -84,6 +84,11 @@ def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
         PelError: They are no Docs.
     """
     return with_successors((mention for doc in docs_given(docs) for mention in gold_mentions(doc)), kb)
+
+
+def annotated_of(docs: Iterable[Doc], kb: Successors, labels_discard: Container[str]) -> list[GoldMention]:
+    """Those of `gold_of` whose entity is known, without the labels that a linker discards: what it can be tuned on."""
+    return [one for one in gold_of(docs, kb) if one.ids and one.span.label_ not in labels_discard]
 
 
 def docs_given(docs: Iterable[Doc]) -> Iterator[Doc]:

@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 
 from ..errors import PelError
 from ..evaluation.ranking import find_mentions
-from ..mentions.gold import GoldMention, docs_given, gold_of
+from ..mentions.gold import GoldMention, annotated_of
 from ..mentions.links import Link
 from ..mentions.ranked import RankedMention
 from ..tuning.calibration import calibration_metrics
@@ -117,7 +117,7 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
             probabilities.
     """
     linker, depth = ranker.require_linker(), ranker.settings.top_n
-    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
+    mentions = annotated_of(docs, linker.kb, linker.settings.labels_discard)
     found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
     links = linker.links([one.found for one in found])
     if gain is not None:

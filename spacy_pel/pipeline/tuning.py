@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from ..evaluation.metrics import link_metrics
 from ..evaluation.ranking import CanRank, find_mentions
-from ..mentions.gold import docs_given, gold_of
+from ..mentions.gold import annotated_of
 from ..mentions.ranked import RankedMention
 from ..search.evidence import evidence_of
 from ..search.weights import DEFAULT, NO_NAMES, NameWeights
@@ -130,7 +130,7 @@ def tune_names(
 
 def find_for_gold(linker: CanBeTuned, docs: Iterable[Doc], *, progress: bool = False) -> list[GoldFound]:
     """What `find_for` finds for the annotated mentions of `docs`."""
-    mentions = [mention for mention in gold_of(docs, linker.kb) if mention.ids]
+    mentions = annotated_of(docs, linker.kb, linker.settings.labels_discard)
     return find_for(linker, mentions, resolve_abbreviations=linker.settings.resolve_abbreviations, progress=progress)
 
 
@@ -150,7 +150,7 @@ def tune_nil(
     if docs is None:
         found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
         return _tune_nil(linker, _ranked(linker, found), range(len(found)), wanted)
-    mentions = [mention for mention in gold_of(docs_given(docs), linker.kb) if mention.ids]
+    mentions = annotated_of(docs, linker.kb, linker.settings.labels_discard)
     found = find_mentions(lambda spans: linker.find(spans, 1), mentions, progress=progress)
     ranked = [RankedMention(one.mention.ids, one.found.ranked, one.mention.form) for one in found]
     evidence = None if by_score else evidence_of([one.found for one in found])

@@ -81,6 +81,19 @@ def test_what_cannot_be_measured_or_tuned(pipeline):
         nlp.get_pipe("pel_linker").tune_nil(make_docs(nlp), target="f1=1")
 
 
+def test_what_is_never_searched_is_not_tuned_on(pipeline):
+    nlp = spacy.load(pipeline / "linker")
+    linker, docs = nlp.get_pipe("pel_linker"), dev_docs(nlp, pipeline)
+    n_mentions = sum(len(doc.spans[GOLD_GROUP]) for doc in docs)
+    docs[1].spans[GOLD_GROUP] = [
+        Span(docs[1], span.start, span.end, label="Tissue", kb_id=span.kb_id_) for span in docs[1].spans[GOLD_GROUP]
+    ]
+    n_discarded = len(docs[1].spans[GOLD_GROUP])
+    assert linker.tune_nil(docs).nil.n_mentions == n_mentions == len(find_for_gold(linker, docs))
+    linker.labels_discard = ["Tissue"]
+    assert linker.tune_nil(docs).nil.n_mentions == n_mentions - n_discarded == len(find_for_gold(linker, docs))
+
+
 def test_the_fit_sees_what_linking_chooses_from(pipeline):
     """An abbreviation by its long form, so that the first candidate under any weights is the one that is linked."""
     nlp = spacy.load(pipeline / "linker")
