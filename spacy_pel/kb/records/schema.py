@@ -46,6 +46,8 @@ CODES = (  # what that table holds; a web address is no code
     "WHERE instr(value, ':') > 1 AND substr(value, instr(value, ':') + 1, 2) NOT IN ('', '//')"
 )
 ENTITY_IDS = "CREATE UNIQUE INDEX entity_ids ON entities (id)"
+# Changed pages that SQLite keeps in memory before it writes some to the file, which shuts readers out until the COMMIT.
+ALL_PAGES, FEW_PAGES = 2**31 - 1, 1  # few: as many as its cache has
 OLD_KEYS = ("vectors", "fingerprint", "dim", "metric", "index_type")  # of the index, in the meta of formats 2 and 3
 
 

@@ -235,6 +235,7 @@ class RecordStore:
         with change_errors(self.path):
             connection = self._connect(writable=True)
             try:  # a context manager could be interrupted between its parts
+                connection.execute(f"PRAGMA cache_spill = {schema.ALL_PAGES}")
                 connection.execute("BEGIN IMMEDIATE")
                 meta = opening.read_meta(self.path, connection)
                 schema.upgrade(connection, meta)

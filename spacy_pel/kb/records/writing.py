@@ -140,6 +140,7 @@ def renumber_rows(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     empty = schema.removed_rows(connection)
     if not empty:
         return
+    connection.execute(f"PRAGMA cache_spill = {schema.FEW_PAGES}")  # all rows change, and nobody may read them now
     connection.execute("CREATE TEMP TABLE gaps (row INTEGER PRIMARY KEY, before INTEGER)")
     connection.executemany("INSERT INTO gaps VALUES (?, ?)", zip(empty, range(1, len(empty) + 1), strict=True))
     for table in RENUMBERED:  # in ascending order: what moves down finds its place free

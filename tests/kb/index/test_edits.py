@@ -13,6 +13,8 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.records import writing
+from spacy_pel.kb.records.schema import pragma
 from spacy_pel.kb.verify import verify
 
 DIM, TYPES = 8, ("drug", "disease", "gene")
@@ -262,6 +264,23 @@ def test_rows_are_never_mixed_up_with_those_of_a_compacted_kb(tmp_path):
         with pytest.raises(PelError, match="numbered anew since it was opened; open the KB again"):
             look_up()
     assert len(found(KnowledgeBase(kb.path), vector, 10)[0]) == 9
+
+
+def test_a_change_of_more_than_the_cache_holds_shuts_no_reader_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_pel.kb.records.opening.LOCK_SECONDS", 0.05)
+    kb, model = make_kb(tmp_path / "kb", 10)
+    kept = []
+
+    def edit(connection, meta):
+        connection.execute("INSERT INTO added_vectors VALUES (0, 'other', 0, zeroblob(8000000))")
+        assert KnowledgeBase(kb.path)["E3"] == model["E3"][0]
+        connection.execute("DELETE FROM added_vectors")
+        writing.delete_entities(connection, meta, ["E3"])
+        writing.renumber_rows(connection, meta)  # nobody reads from here on: the whole KB need not be in memory
+        kept.append(pragma(connection, "cache_spill"))
+
+    kb.records.change(edit)
+    assert kept[0] < 10_000 and len(KnowledgeBase(kb.path)) == 9
 
 
 def add_some(path: str, name: str) -> None:
