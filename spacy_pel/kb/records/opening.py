@@ -14,15 +14,17 @@ import sqlite3
 import stat
 from contextlib import closing
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from ...errors import PelError
 from ..damage import damage, damage_named
 from . import schema
-from .remedy import read_errors, remedy
+from .remedy import LOCKED, read_errors, remedy
 from .schema import pragma
 
 LOCK_SECONDS = 10.0
+COMMIT_SECONDS = 600.0  # more than `kb verify` reads a large KB for
 MAGIC = bytes.fromhex("d9d505f920a163d7")  # begins a journal, and ends one that names another file
 BESIDE = ("-journal", "-wal", "-shm")  # what SQLite may keep beside a file
 
@@ -73,6 +75,24 @@ def roll_back(path: Path) -> bool:
     with closing(_opened(path, "rw")) as connection:
         pragma(connection, "schema_version")  # the first reading rolls back
     return True
+
+
+def commit(connection: sqlite3.Connection, begun: float) -> None:
+    """Commit a change once those who are reading have done so. Nobody can begin to read meanwhile, so it waits as long
+    as the change has taken, at most `COMMIT_SECONDS`.
+
+    Args:
+        connection: In a transaction. It waits `LOCK_SECONDS` at a time, so that Ctrl-C is heard.
+        begun: When the change began, by the monotonic clock.
+    """
+    now = monotonic()
+    end = now + min(now - begun, COMMIT_SECONDS)
+    while connection.in_transaction:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if LOCKED not in str(error) or monotonic() > end:
+                raise
 
 
 def read_meta(path: Path, connection: sqlite3.Connection) -> dict[str, Any]:

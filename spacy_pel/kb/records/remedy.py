@@ -11,6 +11,8 @@ from pathlib import Path
 from ...errors import PelError
 from ..damage import damage
 
+LOCKED = "locked"  # what SQLite says of a file that others use
+
 
 @contextmanager
 def read_errors(path: Path) -> Iterator[None]:
@@ -44,9 +46,14 @@ def change_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
+        if LOCKED in str(error):
+            raise PelError(
+                f"{path}: cannot be changed now ({error}); wait until no other process changes this KB or reads all of "
+                f"it, as `kb verify` does, and run the command again."
+            ) from error
         raise PelError(
-            f"{path}: cannot be changed ({error}); make it writable, wait until no other process changes this KB, and "
-            f"run the command again."
+            f"{path}: cannot be changed ({error}); make it writable, check that the disk is not full, and run the "
+            f"command again."
         ) from error
     except sqlite3.Error as error:
         raise PelError(damage(path, error)) from error

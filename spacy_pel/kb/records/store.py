@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,17 +224,18 @@ class RecordStore:
     def change(self, edit: Callable[[sqlite3.Connection, dict[str, Any]], object]) -> None:
         """Change the records and the `meta`.
 
-        Readers go on meanwhile. A second writer waits `LOCK_SECONDS`, then is refused. The next `state` has the change.
+        Readers go on meanwhile, and at its end the change waits for those who are reading then, see `opening.commit`. A
+        second writer waits `LOCK_SECONDS`, then is refused. The next `state` has the change.
 
         Args:
             edit: Called with a connection and a fresh `meta`, both of the present format, whatever the file was. What
                 it changes is committed as one transaction when it returns, and dropped when it raises.
 
         Raises:
-            PelError: Another process changes the KB, or the file cannot be written.
+            PelError: Another process changes the KB, or reads it for too long, or the file cannot be written.
         """
         with change_errors(self.path):
-            connection = self._connect(writable=True)
+            begun, connection = monotonic(), self._connect(writable=True)
             try:  # a context manager could be interrupted between its parts
                 connection.execute(f"PRAGMA cache_spill = {schema.ALL_PAGES}")
                 connection.execute("BEGIN IMMEDIATE")
@@ -243,7 +245,7 @@ class RecordStore:
                 edit(connection, meta)
                 schema.write_meta(connection, meta)
                 self._numbered_here = meta["numbering"]
-                connection.execute("COMMIT")
+                opening.commit(connection, begun)
             except BaseException:
                 if connection.in_transaction:
                     self._numbered_here = None

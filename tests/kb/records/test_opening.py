@@ -7,8 +7,10 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.records import writing
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 
@@ -173,6 +176,30 @@ def test_a_lock_is_no_damage(file, monkeypatch):
             kb["E1"]
         assert "index again" not in str(error.value) and "build" not in str(error.value)
     assert kb["E1"].name == "name 1"
+
+
+@pytest.mark.parametrize("taken", [0.0, 2.0])
+def test_a_change_waits_for_those_who_read_as_long_as_it_has_taken(file, monkeypatch, taken):
+    monkeypatch.setattr("spacy_pel.kb.records.opening.LOCK_SECONDS", 0.05)
+    kb = KnowledgeBase(file.parent)
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM entities").fetchall()  # as `kb verify` does of a large KB
+        done = threading.Timer(taken + 0.5, reader.execute, ["COMMIT"])
+
+        def edit(connection, meta):
+            done.start()
+            sleep(taken)
+            writing.remove(connection, meta, ["E1"])
+
+        if taken:
+            kb.records.change(edit)
+        else:
+            with pytest.raises(PelError, match=r"cannot be changed now .*or reads all of it") as error:
+                kb.records.change(edit)
+            assert "writable" not in str(error.value)
+        done.join()
+    assert ("E1" in KnowledgeBase(file.parent)) == (not taken)
 
 
 def test_another_journal_mode_is_refused(file):
