@@ -391,7 +391,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         """`RecordStore.change`, with this KB as it is on the disk before, and as it has become afterwards."""
 
         def caught_up(connection: Connection, meta: dict[str, Any]) -> None:
-            self._catch_up()
+            self._notice_changes()
             remove_others(self.path, meta["indexes"])  # what a killed process left
             edit(connection, meta)
 

@@ -26,9 +26,11 @@ class PendingEdits:
     added: EntityRows
     vectors: np.ndarray
 
-    def scores(self, queries: np.ndarray, within: EntityRows | None) -> tuple[np.ndarray, np.ndarray]:
-        """The scores (q, m) float32 of the added entities, and the best of its `vectors` (q, m) of each; -1 for those
-        that are not `within`."""
-        rows, scores, nth = best_of_each(queries.astype(np.float32) @ self.vectors.T, self.added)
-        best = first_of_each(self.added) + nth
-        return scores, best if within is None else np.where(np.isin(rows, within), best, -1)
+    def scores(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The scores (q, m) float32 of the added entities, and the best of its `vectors` (q, m) of each."""
+        _, scores, nth = best_of_each(queries.astype(np.float32) @ self.vectors.T, self.added)
+        return scores, first_of_each(self.added) + nth
+
+    def within(self, rows: EntityRows | None) -> np.ndarray | slice:
+        """Which of the added entities (m,) are among `rows`; None: all."""
+        return slice(None) if rows is None else np.isin(self.added[first_of_each(self.added)], rows)

@@ -27,6 +27,7 @@ from .vectors import BLOCK, FLAT, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper
 SAMPLE = 1_000  # vectors that tell how long all are
+PRODUCTS = 1 << 23  # of queries and added vectors that are taken together: some 300 MB
 COMPARED = 2_048  # pairs whose vectors are read together: they stay in the caches
 SPARE = 1.5  # times deeper than removed entities, were they anywhere, would ask for
 
@@ -285,9 +286,7 @@ class EntityIndex:
         check_queries(queries, self.dim)
         scores, pairs = _search_files(state, queries, k, within, n_probe, threads)
         if len(state.edits.added):
-            more_scores, more = state.edits.scores(queries, within)
-            more = np.where(more < 0, -1, more + len(state.owners))
-            scores, pairs = best(np.hstack([scores, more_scores]), VectorNumbers(np.hstack([pairs, more])), k)
+            _search_added(state, queries, within, scores, pairs)
         return Nearest(scores, *state.entities(pairs))
 
     def similarities(self, queries: np.ndarray, numbers: np.ndarray, rows: EntityRows) -> tuple[np.ndarray, np.ndarray]:
@@ -423,6 +422,21 @@ def _search_files(
             numbers, passed_over = state.live[0], 0
             depth = _first_depth(state, k, 0)
     return scores, pairs
+
+
+def _search_added(
+    state: _State, queries: np.ndarray, within: EntityRows | None, scores: np.ndarray, pairs: np.ndarray
+) -> None:
+    """Put those of the added vectors that are better in the place of what was found in the files, `scores` (q, k) and
+    `pairs` (q, k). Memory: for `PRODUCTS` pairs of a query and a vector, however many there are."""
+    wanted = state.edits.within(within)
+    size = max(PRODUCTS // len(state.edits.added), 1)
+    for start in range(0, len(queries), size):
+        own = slice(start, start + size)
+        more_scores, more = state.edits.scores(queries[own])
+        all_scores = np.hstack([scores[own], more_scores[:, wanted]])
+        all_pairs = VectorNumbers(np.hstack([pairs[own], more[:, wanted] + len(state.owners)]))
+        scores[own], pairs[own] = best(all_scores, all_pairs, pairs.shape[1])
 
 
 def _first_depth(state: _State, k: int, passed_over: int) -> int:

@@ -9,10 +9,13 @@ from tiny import unit_vectors
 from spacy_pel.errors import PelError
 from spacy_pel.files.hashes import sample_digest
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.index.best import best
+from spacy_pel.kb.index.edits import PendingEdits
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.index.on_disk import folder_of
 from spacy_pel.kb.index.owners import Owners
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.numbering import VectorNumbers
 from spacy_pel.kb.verify import verify
 
 DIM = 8
@@ -202,6 +205,37 @@ def test_which_index(tmp_path):
     assert kb.entity_index() is kb.entity_index("a")
     with pytest.raises(PelError, match='the index "b" is no longer in this KB'):
         held.search(unit_vectors(1, DIM), 1)
+
+
+@pytest.mark.parametrize("k", [1, 3, 7, 40])
+def test_the_best_columns_are_those_of_a_whole_sort(k):
+    rng = np.random.default_rng(k)
+    scores = rng.integers(-2, 3, (30, 90)).astype("float32")  # with many ties, also between 0 and -0
+    scores[:10] = np.where(rng.random((10, 90)) < 0.9, np.float32(-np.inf), scores[:10])
+    scores[10] = -0.0
+    numbers = VectorNumbers(rng.permuted(np.tile(np.arange(90), (30, 1)), axis=1))
+    numbers[rng.random(numbers.shape) < 0.2] = -1
+    known = np.where(numbers < 0, np.float32(-np.inf), scores)
+    order = np.lexsort((numbers, -known), axis=-1)[:, :k]
+    expected = [np.take_along_axis(own, order, axis=1).tolist() for own in (known, numbers)]
+    assert [own.tolist() for own in best(scores, numbers, k)] == expected
+
+
+@pytest.mark.parametrize("types", [None, ["odd"]])
+def test_many_added_vectors_are_searched_block_by_block(tmp_path, monkeypatch, types):
+    kb = make_kb(tmp_path / "kb", 10)
+    rng = np.random.default_rng(0)
+    draw = lambda n: rng.integers(-2, 3, (n, DIM)).astype("float32")  # noqa: E731  # whose products are exact, with ties
+    kb.index([draw(10)], dim=DIM, metric="dot", fingerprint="a")
+    new = [Entity(f"N{i}", "new", types=(("even", "odd")[i % 2],)) for i in range(60)]
+    kb.add(new, NewVectors("a", draw(90), np.sort(rng.integers(0, 60, 90)).tolist()))
+    within, queries, products = None if types is None else kb.rows_of_types(types), draw(20), []
+    whole = [own.tolist() for own in kb.entity_index().nearest(queries, 9, within)]
+    monkeypatch.setattr("spacy_pel.kb.index.entity_index.PRODUCTS", 300)
+    scores = PendingEdits.scores
+    monkeypatch.setattr(PendingEdits, "scores", lambda *given: products.append(scores(*given)) or products[-1])
+    assert [own.tolist() for own in kb.entity_index().nearest(queries, 9, within)] == whole
+    assert len(products) == 7 and max(own.size for own, _ in products) <= 300
 
 
 @pytest.mark.parametrize("fingerprint", ["../../evil", "made up", "", "ABC", ".", "a/b", "x" * 300, "ключ"])
