@@ -179,7 +179,8 @@ def _parts(found: Found, i: int, entity: Entity) -> Parts:
     values: dict[str, Any] = dict.fromkeys((NGRAM, EXACT))
     values |= {part: own[i].item() for part, own in found.parts.items()}
     if NAME in values:
-        values[NAME] = distinct_names(entity.name, entity.aliases)[values[NAME]]
+        names = dict(enumerate(distinct_names(entity.name, entity.aliases)))
+        values[NAME] = names.get(values[NAME])  # an older spacy-pel counted blank names too
     return Parts(**values)
 
 

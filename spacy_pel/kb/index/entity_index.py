@@ -27,7 +27,7 @@ from .vectors import BLOCK, FLAT, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper
 SAMPLE = 1_000  # vectors that tell how long all are
-PRODUCTS = 1 << 23  # of queries and added vectors that are taken together: some 300 MB
+PRODUCTS = 1 << 23  # of queries and added vectors that are taken together: some 400 MB
 COMPARED = 2_048  # pairs whose vectors are read together: they stay in the caches
 SPARE = 1.5  # times deeper than removed entities, were they anywhere, would ask for
 

@@ -16,8 +16,9 @@ def normalized(text: str) -> str:
 
 
 def distinct_forms(name: str, aliases: Iterable[str]) -> list[str]:
-    """The names of an entity, normalised, each once."""
-    return list(dict.fromkeys(map(normalized, (name, *aliases))))
+    """The names of an entity, normalised, each once; a blank one only where it has no other."""
+    forms = dict.fromkeys(map(normalized, (name, *aliases)))
+    return list(filter(None, forms)) or list(forms)
 
 
 def distinct_names(name: str, aliases: Iterable[str]) -> list[str]:
@@ -26,7 +27,7 @@ def distinct_names(name: str, aliases: Iterable[str]) -> list[str]:
     names: dict[str, str] = {}
     for one in (name, *aliases):
         names.setdefault(normalized(one), one)
-    return list(names.values())
+    return [one for form, one in names.items() if form] or list(names.values())
 
 
 def alias_key(text: str) -> int:

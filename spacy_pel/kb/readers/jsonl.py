@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from ...errors import PelError
 from ...files.json_lines import did_you_mean, numbered_lines, parse_object, required, text, texts
 from ..entity import Entity
 from .faults import Faults
 from .records import Records
-from .rows import entities
+from .rows import entities, filled_texts
 
 FIELDS = frozenset(field.name for field in fields(Entity))
 
@@ -21,8 +22,8 @@ def read_jsonl(path: Path, *, strict: bool = False) -> Records:
     """Stream the entities of a UTF-8 file (or a .gz of one) with one JSON object a line.
 
     `id` and `name` are required strings; `aliases`, `types`, `type_names` and `xrefs` are lists of strings,
-    `definition` and `source` strings, all of them optional or null. Other keys are counted and left out. Blank lines
-    are skipped.
+    `definition` and `source` strings, all of them optional or null. Other keys are counted and left out, as are blank
+    aliases, types and xrefs. Blank lines are skipped.
 
     A line that holds anything else, or an id a second time, is left out with a warning.
 
@@ -46,13 +47,21 @@ def _parse(skipped: Counter[str], line: bytes) -> Entity:
     return Entity(
         id=required(record, "id"),
         name=required(record, "name"),
-        aliases=texts(record, "aliases"),
-        types=texts(record, "types"),
+        aliases=filled_texts(record, "aliases", skipped),
+        types=filled_texts(record, "types", skipped),
         definition=text(record, "definition"),
-        xrefs=texts(record, "xrefs"),
+        xrefs=filled_texts(record, "xrefs", skipped),
         source=text(record, "source"),
-        type_names=texts(record, "type_names"),
+        type_names=_type_names(record),
     )
+
+
+def _type_names(record: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the types, but for blank ones of these."""
+    types, names = texts(record, "types"), texts(record, "type_names")
+    if len(names) != len(types):
+        return names  # an `Entity` says what is wrong with them
+    return tuple(name for kind, name in zip(types, names, strict=True) if kind.strip())
 
 
 @cache

@@ -1,10 +1,13 @@
-"""What every reader of one entity a line owes its users: ids that come once, and at least one entity."""
+"""What every reader of one entity a line owes its users: ids that come once, at least one entity, no blank names."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from ...errors import PelError
+from ...files.json_lines import texts
 from ..entity import Entity
 from .faults import Faults, Raw
 
@@ -29,3 +32,16 @@ def entities(faults: Faults, rows: Iterable[tuple[int, Raw]], parse: Callable[[R
     yield from faults.parsed(rows, unique)
     if not lines:
         raise PelError(f"{faults.path}: holds no entities; write one a line.")
+
+
+def filled_texts(record: dict[str, Any], key: str, skipped: Counter[str]) -> tuple[str, ...]:
+    """The texts under `key` of a JSON object, but for blank ones, which are counted in `skipped`.
+
+    Raises:
+        PelError: As for `texts`.
+    """
+    found = texts(record, key)
+    filled = tuple(one for one in found if one.strip())
+    if len(filled) < len(found):
+        skipped[f'values of "{key}" that are blank'] += len(found) - len(filled)
+    return filled

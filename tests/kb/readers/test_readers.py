@@ -88,6 +88,23 @@ def test_a_type_name_for_every_type(tmp_path):
         list(read("jsonl", path))
 
 
+@pytest.mark.parametrize("format", ["jsonl", "scispacy"])
+def test_blank_values_are_left_out_and_counted(tmp_path, format):
+    lists = {"aliases": ["", "Pyrexia", " \t"], "types": ["T184", "", "T033"]}
+    if format == "jsonl":
+        lists |= {"xrefs": [" ", "MESH:D005334"], "type_names": ["Sign or Symptom", "none", "Finding"]}
+    keys = ("id", "name") if format == "jsonl" else ("concept_id", "canonical_name")
+    path = jsonl(tmp_path / "kb.jsonl", dict(zip(keys, ("D1", "Fever"), strict=True)) | lists)
+    records = read(format, path)
+    (fever,) = records
+    assert (fever.aliases, fever.types) == (("Pyrexia",), ("T184", "T033"))
+    blank = {"aliases": 2, "types": 1}
+    if format == "jsonl":
+        assert (fever.xrefs, fever.type_names) == (("MESH:D005334",), ("Sign or Symptom", "Finding"))
+        blank["xrefs"] = 1
+    assert records.skipped == {f'values of "{key}" that are blank': count for key, count in blank.items()}
+
+
 def test_scispacy(tmp_path):
     record = {
         "concept_id": "C0015967",
