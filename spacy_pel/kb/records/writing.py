@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import uuid
 from collections import Counter
@@ -120,7 +121,11 @@ def remove(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[s
         PelError: An id is not there.
     """
     delete_entities(connection, meta, ids)
-    _delete(connection, meta, "retired", "successor = ?", [(id,) for id in dict.fromkeys(ids)])
+    query = "SELECT id FROM retired WHERE successor IN (SELECT value FROM json_each(?))"  # which reads the table once
+    retired = schema.fetched(connection, query, (json.dumps(list(ids), ensure_ascii=False),))
+    _delete(connection, meta, "retired", "id = ?", retired)
+    if retired:
+        meta["counts"]["retired"] -= len(retired)
 
 
 def delete_entities(connection: sqlite3.Connection, meta: dict[str, Any], ids: Sequence[str]) -> None:

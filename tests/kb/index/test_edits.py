@@ -183,6 +183,25 @@ def test_a_removed_successor_is_forgotten_and_an_added_id_is_retired_no_more(tmp
     assert kb.successors(["old-A", "old-B"]) == {} and kb.meta["counts"]["retired"] == 0
 
 
+def test_the_retired_ids_are_read_once_for_all_that_are_removed(tmp_path, monkeypatch):
+    entities = [Entity(id, id) for id in ("A", "心", 'B"\\', "C")]
+    kb = KnowledgeBase.create(
+        tmp_path / "kb", entities, retired=[(f"old-{e.id}-{i}", e.id) for e in entities for i in "12"]
+    )
+    scans = []
+
+    def edit(connection, meta):
+        connection.set_trace_callback(lambda query: scans.append(query) if "successor" in query else None)
+        writing.remove(connection, meta, ["A", "心", 'B"\\', "A"])
+        connection.set_trace_callback(None)
+
+    kb.records.change(edit)
+    assert len([query for query in scans if "WHERE successor" in query]) == 1
+    kb = KnowledgeBase(kb.path)
+    assert kb.successors() == {"old-C-1": "C", "old-C-2": "C"} and kb.meta["counts"]["retired"] == 2
+    assert verify(kb) == []
+
+
 def test_an_updated_entity_stays_a_successor(tmp_path):
     kb = KnowledgeBase.create(tmp_path / "kb", [Entity("A", "a"), Entity("B", "b")], retired=[("old-A", "A")])
     kb.update([Entity("A", "a by another name")])
