@@ -15,10 +15,11 @@ from ..errors import PelError
 from ..files.atomic import new_file, write_atomically
 from ..files.json_lines import numbered_lines
 from ..files.parquet import parquet_batches, parquet_schema, require_parquet
+from ..kb.version import kb_version
 from .link_batch import LinkBatch
 from .output import json_line
 from .records import Linked
-from .stamp import Stamp, differences, kb_version, stamp_of
+from .stamp import Stamp, differences, stamp_of
 from .tables import ArrowTable
 from .texts import parse_json
 

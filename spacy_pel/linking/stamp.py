@@ -7,7 +7,7 @@ from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
 
-from ..kb.knowledge_base import KnowledgeBase
+from ..kb.version import kb_version
 from .records import RecordLinker
 
 Stamp = dict[str, Any]
@@ -26,13 +26,6 @@ def stamp_of(loaded: RecordLinker) -> Stamp:
         "kb": kb_version(linker.require_kb()),
     }
     return json.loads(json.dumps(stamp))
-
-
-def kb_version(kb: KnowledgeBase) -> dict[str, Any]:
-    """The build of a KB, its entities and the hash of their records, as they are on the disk now."""
-    meta = kb.records.latest_meta()
-    records = meta.get("hashes", {}).get("entities")  # the KBs of older formats have none
-    return {"build": meta["build"], "entities": meta["counts"]["entities"], "records": records}
 
 
 def differences(one: Stamp, other: Stamp) -> list[str]:

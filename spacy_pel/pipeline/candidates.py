@@ -17,6 +17,7 @@ from spacy.util import logger
 from ..errors import PelError
 from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
+from ..kb.version import kb_version, vectors_version
 from ..mentions.gold import GoldMention
 from ..search.search import Found
 
@@ -132,7 +133,7 @@ def _stamp(linker: Any) -> str:
     """What decides the candidates: the encoder, the KB as it is, and how the linker searches."""
     kb, settings = linker.require_kb(), linker.settings
     towers = linker.fingerprints, linker.mention_fingerprint
-    kb_now = kb.meta["build"], kb.n_rows, kb.n_removed
+    kb_now = kb_version(kb), vectors_version(kb, linker.fingerprints.values())
     how = settings.top_k, settings.vectors, settings.resolve_abbreviations, settings.types, settings.types_by_label
     how = *how, *settings.with_codes, settings.n_probe
     return _digest(repr((towers, kb_now, how, linker.name_weights)))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Span
-from tiny import ENTITIES, SENTENCES, make_docs, make_examples, make_kb, make_pipeline, write_encoder
+from tiny import ENTITIES, SENTENCES, make_docs, make_examples, make_kb, make_pipeline, unit_vectors, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.evaluate import evaluate
 from spacy_pel.kb.entity import NIL, Entity
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.links import Link
 from spacy_pel.models.encoder_loader import HFEncoder
@@ -359,6 +361,26 @@ def test_a_file_of_candidates_that_another_training_has_replaced_stays_as_it_is(
     KeptCandidates(linker, 5, file).of(mentions[:2])
     there = file.read_bytes()
     assert len(kept.of(mentions)) == N_MENTIONS and file.read_bytes() == there
+
+
+def test_candidates_of_a_kb_that_has_changed_are_searched_again(nlp, linker, tmp_path, monkeypatch):
+    linker.set_kb(linker.kb.copy_to(tmp_path / "kb"))
+    file, mentions = tmp_path / "candidates.jsonl", gold_mentions(make_docs(nlp)[0])
+
+    def is_kept():
+        kept = KeptCandidates(linker, 5, file)
+        known = bool(kept._ids)
+        kept.of(mentions)
+        return known
+
+    assert [is_kept(), is_kept()] == [False, True]
+    changed = replace(next(linker.kb.entities()), name="quite another name")
+    vectors = unit_vectors(1, linker.kb.entity_index().dim)
+    linker.kb.update([changed], NewVectors(linker.kb.entity_index().fingerprint, vectors))
+    linker.kb.compact()  # as many rows as before
+    assert [is_kept(), is_kept()] == [False, True]
+    linker.index(progress=False)
+    assert [is_kept(), is_kept()] == [False, True]
 
 
 def test_the_gold_entity_takes_the_place_of_the_last(nlp, linker):

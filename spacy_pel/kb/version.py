@@ -1,0 +1,23 @@
+"""What tells a KB as it is on the disk now from what it was, and from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .knowledge_base import KnowledgeBase
+
+
+def kb_version(kb: KnowledgeBase) -> dict[str, Any]:
+    """The build of a KB, its entities and the hash of their records."""
+    meta = kb.records.latest_meta()
+    records = meta.get("hashes", {}).get("entities")  # the KBs of older formats have none
+    return {"build": meta["build"], "entities": meta["counts"]["entities"], "records": records}
+
+
+def vectors_version(kb: KnowledgeBase, fingerprints: Iterable[str]) -> dict[str, Any]:
+    """The hashes of the files of the indexes with these `fingerprints`, and of what was added since to any."""
+    meta = kb.records.latest_meta()
+    own = {one: meta["indexes"][one]["files"] for one in fingerprints if one in meta["indexes"]}
+    hashes = {one: [file["sha256"] for _, file in sorted(files.items())] for one, files in own.items()}
+    return {"files": hashes, "added": meta.get("hashes", {}).get("added_vectors")}
