@@ -20,7 +20,8 @@ logger = logging.getLogger("spacy_pel")
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Make a folder that appears at once, with all its files, or not at all.
+    """Make a folder that appears at once, with all its files, or not at all. A link at `path` stays one: the folder is
+    to be where it leads.
 
     A folder already at `path` stays untouched until the new one is complete: then the two change places at once, and it
     is removed. Where the system cannot do that, it is renamed aside first, since a rename onto a folder fails. What a
@@ -36,6 +37,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         PelError: Another process is writing a folder to be at `path`.
     """
+    path = _target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for other in _siblings(path, "new"):
         with locked(other) as abandoned:
@@ -75,7 +77,7 @@ def _filled(path: Path, folder: Path) -> Iterator[Path]:
 
 def left_aside(path: Path) -> list[Path]:
     """The folders that were renamed aside to make room at `path` and not removed yet."""
-    return _siblings(path, "old")
+    return _siblings(_target(path), "old")
 
 
 def check_not_left_aside(path: Path) -> None:
@@ -100,6 +102,11 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _target(path: Path) -> Path:
+    """Where `path` leads, be it a link."""
+    return Path(os.path.realpath(path))
 
 
 def _sibling(path: Path, kind: str) -> Path:

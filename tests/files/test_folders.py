@@ -62,6 +62,19 @@ def test_two_builds_of_one_kb(tmp_path):
     assert os.listdir(tmp_path) == ["kb"]
 
 
+def test_a_link_stays_one_and_the_folder_behind_it_is_replaced(tmp_path):
+    KnowledgeBase.create(tmp_path / "v1", [Entity("a", "first")]).close()
+    (tmp_path / "current").symlink_to("v1")
+    (tmp_path / "next").symlink_to("v2")
+    for name, behind in (("current", "v1"), ("next", "v2")):
+        KnowledgeBase.create(tmp_path / name, [Entity("b", "second")], overwrite=True).close()
+        assert (tmp_path / name).is_symlink() and list(KnowledgeBase(tmp_path / behind)) == ["b"]
+    assert sorted(os.listdir(tmp_path)) == ["current", "next", "v1", "v2"]
+    (tmp_path / "v1").rename(tmp_path / ".v1.old-0123abcd")  # as a process that was killed in the middle leaves it
+    with pytest.raises(PelError, match=r"current: there is no KB; .*/\.v1\.old-0123abcd is the one"):
+        KnowledgeBase(tmp_path / "current")
+
+
 def test_a_kb_on_a_path_that_is_not_utf8(tmp_path):
     path = tmp_path / "caf\udce9" / "kb"
     kb = KnowledgeBase.create(path, [Entity("a", "first"), Entity("b", "second")])
