@@ -9,6 +9,7 @@ import numpy as np
 from spacy.tokens import Span
 from thinc.api import Model
 
+from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import LongForms, long_forms
@@ -96,14 +97,19 @@ def _searched(
 ) -> tuple[np.ndarray, list[Named]]:
     """What is said of each query, and its candidates, all of one moment of the KB: where that has changed meanwhile,
     the search begins anew."""
-    for _ in range(TRIES):
+    for tries_left in reversed(range(TRIES)):
         before = kb.moment
-        within = None if allowed is None else kb.rows_allowed(allowed)
-        scored = search(queries, depth, within)
-        said = evidence(scored, queries.texts)
-        named = list(_named(kb, scored.first(keep)))
-        if kb.moment is before:
-            break
+        try:
+            within = None if allowed is None else kb.rows_allowed(allowed)
+            scored = search(queries, depth, within)
+            said = evidence(scored, queries.texts)
+            named = list(_named(kb, scored.first(keep)))
+        except (IndexError, PelError):  # of rows that a compaction has numbered anew, perhaps
+            if kb.moment is before or not tries_left:
+                raise
+        else:
+            if kb.moment is before:
+                break
     return said, named
 
 

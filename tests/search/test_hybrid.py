@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import spacy
-from tiny import ENTITIES, links, make_docs, make_examples, make_kb, make_pipeline, train, write_encoder
+from tiny import ENTITIES, links, make_docs, make_examples, make_kb, make_pipeline, train, unit_vectors, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 from spacy_pel.pipeline.tuning import find_for_gold
 from spacy_pel.search.explanation import Parts
-from spacy_pel.search.search import VectorSearch
+from spacy_pel.search.find import TRIES, _searched
+from spacy_pel.search.search import Queries, VectorSearch
 from spacy_pel.search.weights import DEFAULT, NameWeights
 from spacy_pel.tuning.tuned import Tuned
 
@@ -182,3 +186,26 @@ def test_while_training_only_vectors_count(trained, linker, tmp_path):
     scores = other.score(examples)
     other.lexical = None
     assert other.score(examples) == scores
+
+
+@pytest.mark.parametrize("compactions", [1, TRIES])
+def test_a_compaction_amid_a_search_begins_it_anew(tmp_path, compactions):
+    """As another thread may do between a search and the look-up of ids."""
+    ids = [f"E{i}" for i in range(30)]
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity(id, f"name {id}") for id in ids])
+    kb.index([unit_vectors(30, 8)], dim=8, metric="cosine", fingerprint="a")
+    gone, queries = iter(ids[:compactions]), Queries(["x"], unit_vectors(1, 8))
+
+    def overtaken(vectors, k, within):
+        found = kb.entity_index().search(vectors, k, within)
+        for id in islice(gone, 1):
+            kb.remove([id])
+            kb.compact()
+        return found
+
+    if compactions < TRIES:
+        _, [(found, *_)] = _searched(kb, VectorSearch(overtaken), queries, 30, None, None)
+        assert sorted(found) == sorted(ids[1:])
+    else:
+        with pytest.raises(IndexError):
+            _searched(kb, VectorSearch(overtaken), queries, 30, None, None)
