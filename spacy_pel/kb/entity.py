@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..checks import shown
 from ..errors import PelError
 
 NIL = "NIL"  # what a mention that the KB has no entity for is linked to
@@ -25,8 +27,8 @@ class Entity:
         type_names: What the encoder reads in the place of `types`: one for each, or none where they are names already.
 
     Raises:
-        PelError: The id could not be told from another gold label ("NIL", or one with a "|"), a text has a NUL
-            character, or there are more or fewer names than types.
+        PelError: A field is no text, or no texts, the id could not be told from another gold label ("NIL", or one with
+            a "|"), a text has a NUL character, or there are more or fewer names than types.
     """
 
     id: str
@@ -39,6 +41,12 @@ class Entity:
     type_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except (TypeError, UnicodeEncodeError) as error:  # asking for the type of each text would take as long again
+            raise _of_another_type(self) from error
+
+    def _check(self) -> None:
         several = (self.aliases, self.types, self.xrefs, self.type_names)
         if not self.id or any(isinstance(one, str) for one in several):
             raise PelError(
@@ -47,8 +55,11 @@ class Entity:
             )
         if self.id == NIL or "|" in self.id:
             raise PelError(f'the id "{self.id}" means something else ("NIL": not in the KB, "A|B": A or B); rename it')
-        texts = (self.id, self.name, self.definition, self.source, *self.aliases, *self.types, *self.xrefs)
-        if "\0" in "".join(texts):
+        own = (self.id, self.name, self.definition, self.source)
+        text = "".join((*own, *self.aliases, *self.types, *self.xrefs, *self.type_names))
+        if not text.isascii():
+            text.encode()
+        if "\0" in text:
             raise PelError(f'"{self.id}" has a NUL character in its texts; remove it')
         if self.type_names and len(self.type_names) != len(self.types):
             raise PelError(f'"{self.id}" has {len(self.types)} types and {len(self.type_names)} names; name each type')
@@ -62,3 +73,21 @@ class Entity:
     def canonical_name(self) -> str:
         """The `name`, as scispaCy calls it."""
         return self.name
+
+
+def _of_another_type(entity: Entity) -> PelError:
+    """The error that names the first field of `entity` that is not what it should be."""
+    named = f'the entity "{entity.id}" ({entity.name}):'
+    for key in ("id", "name", "definition", "source"):
+        if not _is_text(value := getattr(entity, key)):
+            return PelError(f"{named} its {key} is {shown(value)}; make it a string")
+    for key in ("aliases", "types", "xrefs", "type_names"):
+        value = getattr(entity, key)
+        if not isinstance(value, Iterable) or not all(map(_is_text, value)):
+            return PelError(f'{named} its {key} are {shown(value)}; make them a tuple of strings, such as ("MS",)')
+    return PelError(f"{named} its fields are no texts; make them strings")
+
+
+def _is_text(value: object) -> bool:
+    """Whether `value` is a string without half of a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)

@@ -92,6 +92,28 @@ def test_rows_and_ids_in_batches(tmp_path):
             kb.ids(np.array([0, row]))
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"id": 123}, r'the entity "123" \(x\): its id is 123; make it a string'),
+        ({"id": b"C1"}, "its id is b'C1'; make it a string"),
+        ({"name": None}, r'the entity "C1" \(None\): its name is None; make it a string'),
+        ({"definition": None}, "its definition is None; make it a string"),
+        ({"source": 5}, "its source is 5; make it a string"),
+        ({"aliases": None}, r"its aliases are None; make them a tuple of strings, such as \("),
+        ({"aliases": ("MS", 5)}, r"its aliases are \('MS', 5\); make them a tuple of strings"),
+        ({"types": 5}, "its types are 5; make them a tuple"),
+        ({"xrefs": (None,)}, r"its xrefs are \(None,\); make them a tuple"),
+        ({"type_names": None}, "its type_names are None; make them a tuple"),
+        ({"name": "x\ud800"}, r"its name is 'x\\ud800'; make it a string"),
+        ({"aliases": ("\udfff",)}, r"its aliases are \('\\udfff',\); make them"),
+    ],
+)
+def test_a_field_of_another_type_is_named(fields, message):
+    with pytest.raises(PelError, match=message):
+        Entity(**{"id": "C1", "name": "x"} | fields)
+
+
 def test_create_refuses_double_ids_and_no_entities(tmp_path):
     double = [*numbered(3), Entity(id="C0000001", name="again")]
     with pytest.raises(PelError, match='"C0000001" comes twice, as entity 2 and as entity 4'):
