@@ -129,7 +129,7 @@ class _Lexical:
             rows = np.unique(np.concatenate([*near, best[-1]]))
             rows = EntityRows(rows[rows >= 0])
             compared.append(_pairs(i, rows))
-            scores.append(match.scores(rows))
+            scores.append(match.scores(rows, within))
         own = [best[number] for number in self._text_of.tolist()]
         self.found = _pairs(np.repeat(np.arange(len(own)), list(map(len, own))), np.concatenate(own))
         self._compared, self._scores = np.concatenate(compared), np.concatenate(scores)

@@ -63,7 +63,7 @@ def by_hand(kb, kinds, compare, text, vector, within):
             if kind == "names":
                 own["name"] = max(nth[0], 0)
         if compare:
-            own["ngram"], own["exact"] = match.scores(np.array([row]))[0]
+            own["ngram"], own["exact"] = match.scores(np.array([row]), within)[0]
         weights = {"similarity": 1.0} | {part: getattr(WEIGHTS, part) for part in ("ngram", "exact", "names")}
         counted = [part for part in weights if part in own]
         score = sum(weights[part] * own[part] for part in counted) / sum(weights[part] for part in counted)

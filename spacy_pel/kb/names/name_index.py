@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import PelError
 from ..damage import damage_named
-from ..numbering import EntityRows
+from ..numbering import EntityRows, no_rows
 from .file_names import FileNames
 from .files import mapped_names
 from .grams import TINY, Text, Vocabulary, name_grams
@@ -84,7 +84,7 @@ class NameIndex:
         exact = self._exact(texts, lang)
         return (self._match(text, exact[text]) for text in texts)
 
-    def _match(self, text: str, exact: EntityRows) -> NameMatch:
+    def _match(self, text: str, exact: Sequence[EntityRows]) -> NameMatch:
         while True:
             meta = self._latest()
             try:
@@ -105,12 +105,13 @@ class NameIndex:
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
         return best
 
-    def _exact(self, texts: Iterable[str], lang: str) -> dict[str, EntityRows]:
-        """For each of `texts` the rows of the entities that are named so, or where none is, as a singular of it."""
+    def _exact(self, texts: Iterable[str], lang: str) -> dict[str, list[EntityRows]]:
+        """For each of `texts` the rows of the entities that are named so, then of those that each singular of it names,
+        ascending; none of a form that is no name."""
         forms = {text: [normalized(one) for one in (text, *singulars(text, lang))] for text in texts}
         rows = rows_of_forms(set(chain.from_iterable(forms.values())), self._records)
-        named = {text: next((rows[form] for form in own if form in rows), ()) for text, own in forms.items()}
-        return {text: EntityRows(np.array(sorted(own), dtype=np.int64)) for text, own in named.items()}
+        named = {form: EntityRows(np.array(sorted(own), dtype=np.int64)) for form, own in rows.items()}
+        return {text: [named[form] for form in own if form in named] for text, own in forms.items()}
 
     def _latest(self) -> dict[str, Any]:
         """The `meta` of the index as it is now."""
@@ -142,14 +143,14 @@ class NameMatch:
 
     How alike it is to an entity is the cosine of two sets of 3-grams, weighted by idf: its own, and those of the
     entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text, or the singular of a
-    plural that is no name, once both are normalised.
+    plural that is no name, once both are normalised. Where only some entities may be meant, the others have no names.
 
     Attributes:
         text: As it was given.
     """
 
     def __init__(
-        self, text: str, own: Text, indexed: IndexMatch, loaded: Loaded, index: NameIndex, exact: EntityRows
+        self, text: str, own: Text, indexed: IndexMatch, loaded: Loaded, index: NameIndex, exact: Sequence[EntityRows]
     ) -> None:
         """What `NameIndex.match` gives.
 
@@ -159,7 +160,7 @@ class NameMatch:
             indexed: The entities in the index, beside it.
             loaded: The index.
             index: That it was matched with.
-            exact: The rows of the exact matches.
+            exact: The rows of the entities that the text names, then of those that each singular of it names.
         """
         self.text = text
         self._own, self._indexed, self._loaded, self._index, self._exact = own, indexed, loaded, index, exact
@@ -178,18 +179,18 @@ class NameMatch:
             PelError: The index is damaged.
         """
         with damage_named(self._index.path):
-            found = np.union1d(self._indexed.best(k, within), self._exact)
-        return EntityRows(found if within is None else np.intersect1d(found, within))
+            return EntityRows(np.union1d(self._indexed.best(k, within), self._exact_within(within)))
 
-    def scores(self, rows: EntityRows) -> np.ndarray:
+    def scores(self, rows: EntityRows, within: EntityRows | None = None) -> np.ndarray:
         """How alike entities are to the text, and whether they match it exactly.
 
         Args:
             rows: (n,).
+            within: The rows that may be meant, ascending; None: all.
 
         Returns:
-            (n, 2) float32. An exact match is 1, shared among the entities that have that name: what it says by itself
-            of which is meant.
+            (n, 2) float32. An exact match is 1, shared among the entities `within` that have that name: what it says by
+            itself of which is meant.
 
         Raises:
             PelError: The index is damaged.
@@ -201,12 +202,26 @@ class NameMatch:
         if not indexed.all():
             vocabulary = self._loaded.vocabulary
             similarity[~indexed] = self._index.compare(self._own, vocabulary, EntityRows(rows[~indexed]))
-        exact = np.isin(rows, self._exact) / np.float32(max(len(self._exact), 1))
+        matches = self._exact_within(within)
+        exact = np.isin(rows, matches) / np.float32(max(len(matches), 1))
         return np.stack([similarity, exact], axis=1)
 
     def similarities(self, names: Sequence[str]) -> np.ndarray:
         """How alike n normalised names, in the KB or not, are to the text: (n,) float32."""
         return _similarities(self._own, self._loaded.vocabulary, names)
+
+    def _exact_within(self, within: EntityRows | None) -> EntityRows:
+        """The exact matches (n,) that are among `within`."""
+        found = (rows if within is None else _among(rows, within) for rows in self._exact)
+        return next(filter(len, found), no_rows())
+
+
+def _among(rows: EntityRows, within: EntityRows) -> EntityRows:
+    """Those of a few `rows` that are among `within`, which ascend."""
+    places = np.searchsorted(within, rows)
+    there = places < len(within)
+    there[there] = within[places[there]] == rows[there]
+    return EntityRows(rows[there])
 
 
 def _similarities(text: Text, vocabulary: Vocabulary, names: Sequence[str]) -> np.ndarray:

@@ -80,6 +80,22 @@ def test_a_plural_that_is_no_name_matches_its_singular_exactly(tmp_path):
         assert scores(text, lang)[1] == [0] * 5
 
 
+def test_an_exact_name_is_shared_by_those_that_may_be_meant(tmp_path):
+    kinds = [("cold", "Disease"), ("cold", "Feeling"), ("cold", "Food"), ("axes", "Tool"), ("axis", "Disease")]
+    kb = make_kb(tmp_path / "kb", [Entity(str(i), name, types=(kind,)) for i, (name, kind) in enumerate(kinds)])
+
+    def exact(text, *types):
+        within = kb.rows_of_types(types) if types else None
+        match = kb.names.match(text, "en")
+        rows = match.best(0, within)
+        return dict(zip(rows.tolist(), match.scores(rows, within)[:, 1].tolist(), strict=True))
+
+    assert exact("cold") == pytest.approx(dict.fromkeys((0, 1, 2), 1 / 3))
+    assert exact("cold", "Disease") == {0: 1} and exact("cold", "Feeling", "Food") == {1: 0.5, 2: 0.5}
+    assert exact("cold", "Tool") == {}
+    assert exact("axes") == exact("axes", "Tool") == {3: 1} and exact("axes", "Disease") == {4: 1}  # the singular
+
+
 def test_a_kb_of_many_names_that_an_older_version_wrote_is_compared_by_its_records(tmp_path):
     """It kept the weights of a sample of the names, and no lists of names. Compacted, it is searched as any other."""
     kb, small = make_kb(tmp_path / "kb"), make_kb(tmp_path / "small")
