@@ -12,7 +12,7 @@ from ...files.lines import decoded, numbered
 from ..entity import Entity
 from .faults import Faults
 from .obo_clauses import ADJECTIVE, SCOPES, STANZA, Clause, clause
-from .records import Records
+from .records import Records, with_last
 
 MOST_BROKEN = 0.5  # share of the lines: a file with more is not OBO
 
@@ -22,7 +22,8 @@ def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT
 
     `aliases` are the synonyms whose scope is one of `scopes` and relational adjectives ("cardiac" of the heart, as
     UBERON has them), `types` the namespace. Ids that a term calls alternative,
-    and those of obsolete terms with a `replaced_by`, are retired in favour of it. A broken line is left out with a
+    and those of obsolete terms with a `replaced_by`, are retired in favour of it, or of what has taken its place in
+    turn. A broken line is left out with a
     warning, but for the text that it begins with; so is a term that has the id of another.
 
     Args:
@@ -59,7 +60,8 @@ class _Term(defaultdict[str, list[Any]]):
 
 class _Terms:
     def __init__(self, faults: Faults, skipped: Counter[str], id_prefix: str, scopes: tuple[str, ...]) -> None:
-        self.retired: list[tuple[str, str]] = []
+        self.retired: list[tuple[str, str]] = []  # complete once the terms have been read
+        self._successors: dict[str, str] = {}
         self._faults = faults
         self._skipped = skipped
         self._prefix = f"{id_prefix.removesuffix(':')}:" if id_prefix else ""
@@ -79,6 +81,7 @@ class _Terms:
         if not self._lines:
             raise self._no_term()
         self._faults.close()
+        self.retired.extend(with_last({old: new for old, new in self._successors.items() if old not in self._lines}))
 
     def _terms(self) -> Iterator[_Term]:
         term: _Term | None = None
@@ -144,7 +147,7 @@ class _Terms:
 
     def _retire(self, ids: list[str], successors: list[str]) -> None:
         if not self._prefix and successors:
-            self.retired.extend((id, successors[0]) for id in ids)
+            self._successors |= dict.fromkeys(ids, successors[0])
 
     def _no_term(self) -> PelError:
         left_out = "".join(f" Left out: {count:,} {what}." for what, count in self._skipped.items())

@@ -41,3 +41,17 @@ class Records:
                 yield replace(entity, name=short[0], aliases=short[1:])
             else:
                 self.skipped["entities with no shorter name"] += 1
+
+
+def with_last(successors: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(old id, successor) pairs, where a successor that is retired itself gives way to its own, up to the last."""
+    for old in successors:
+        yield old, _last(old, successors)
+
+
+def _last(id: str, successors: Mapping[str, str]) -> str:
+    passed = {id}
+    while (after := successors.get(id)) and after not in passed:
+        passed.add(after)
+        id = after
+    return id

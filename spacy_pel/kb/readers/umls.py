@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...errors import PelError
 from ..entity import Entity
 from .faults import Faults
-from .records import Records
+from .records import Records, with_last
 from .rrf import MRCONSO, MRCUI, MRDEF, MRRANK, MRSTY, Row, Table
 from .umls_choice import Choice, choose
 
@@ -222,13 +222,4 @@ def _retired(files: Files, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
             successors[old] = new
         else:
             skipped["rows of MRCUI that name no synonym"] += 1
-    for old in successors:
-        yield old, _last(old, successors)
-
-
-def _last(id: str, successors: dict[str, str]) -> str:
-    passed = {id}
-    while (after := successors.get(id)) and after not in passed:
-        passed.add(after)
-        id = after
-    return id
+    yield from with_last(successors)

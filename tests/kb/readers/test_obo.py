@@ -126,6 +126,16 @@ def test_alternative_and_replaced_ids_are_retired(tmp_path):
     assert kb.successors(["HP:0001955", "HP:0000057"]) == dict.fromkeys(["HP:0001955", "HP:0000057"], "HP:0001945")
 
 
+def test_what_is_replaced_by_what_is_replaced_is_followed(tmp_path):
+    replaced = {"A:1": "A:2", "A:2": "A:3", "A:4": "A:33", "A:5": "A:6", "A:6": "A:5", "A:7": "A:8"}
+    terms = [f"\n[Term]\nid: {old}\nname: x\nis_obsolete: true\nreplaced_by: {new}\n" for old, new in replaced.items()]
+    terms.append("\n[Term]\nid: A:3\nname: y\nalt_id: A:33\n")
+    terms.append("\n[Term]\nid: A:8\nname: z\n\n[Term]\nid: A:9\nname: claims what is there\nalt_id: A:8\n")
+    records = read_obo(write(tmp_path, *terms))
+    kb = KnowledgeBase.create(tmp_path / "kb", records, retired=records.retired)
+    assert kb.successors() == dict.fromkeys(["A:1", "A:2", "A:4", "A:33"], "A:3") | {"A:7": "A:8"}
+
+
 # Lines as real ontologies have them, what is read of them, and what a strict reader says of the first.
 BROKEN = {
     r"xref: http://en.wikipedia.org/wiki/File\:Gray793.png": (),
