@@ -68,7 +68,8 @@ class _State:
         owners, n_rows = self.owners, self.edits.n_entities + len(self.edits.removed)
         rows, numbers = owners.rows, owners.numbers
         in_order = not len(rows) or ((np.diff(rows, prepend=0) >= 0).all() and rows[-1] < n_rows)
-        if not in_order or (numbers is not None and (numbers.min() < 0 or owners.n_vectors != len(self.vectors))):
+        has_all = numbers is None or (numbers.min(initial=0) >= 0 and owners.n_vectors == len(self.vectors))
+        if not (in_order and has_all):
             files = self.record["files"]
             name = files["owners" if "owners" in files else "vectors"]["name"]
             raise PelError(f"{name}: is damaged (vectors of no entity); check the KB with `spacy pel kb verify`.")
@@ -93,14 +94,16 @@ class _State:
 
     @cached_property
     def squared_length(self) -> float:
-        """The mean squared length of the first vectors in the files."""
+        """The mean squared length of the first vectors in the files; 1 where there are none."""
+        if not len(self.vectors):
+            return 1.0
         vectors = self.vectors.vectors(VectorNumbers(np.arange(min(SAMPLE, len(self.vectors)))))
         return float(np.square(vectors).sum(axis=1).mean())
 
     def entities(self, pairs: np.ndarray) -> tuple[EntityRows, np.ndarray]:
         """The rows of `pairs` (q, n), and which vector of its entity each has, counted from 0; -1 stays -1."""
         n, own, added = len(self.owners), self.owners.rows, self.edits.added
-        if not len(added) and self.n_owners == n:
+        if n and not len(added) and self.n_owners == n:
             return EntityRows(np.where(pairs < 0, -1, own[pairs])), np.minimum(pairs, 0)
         rows, places = np.full_like(pairs, -1), np.full_like(pairs, -1)
         for start, end, owners in ((0, n, own), (n, n + len(added), added)):
@@ -402,6 +405,8 @@ def _search_files(
     """
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     pairs = np.full((len(queries), k), -1, dtype=np.int64)
+    if not len(state.owners):
+        return scores, pairs
     asked = np.arange(len(queries))
     numbers = None if within is None else state.numbers_within(within)
     passed_over = len(state.owners.of(state.edits.removed)) if numbers is None else 0

@@ -189,6 +189,27 @@ def test_a_second_encoder_leaves_the_index_of_the_first_as_it_is(tmp_path):
     assert list(kb.indexes) == ["a"] and not (kb.path / "indexes" / "b").exists()
 
 
+@pytest.mark.parametrize("names", [False, True])
+def test_an_index_whose_entities_another_linker_has_all_updated(tmp_path, names):
+    kb = make_kb(tmp_path / "kb", 5)
+    vectors = unit_vectors(5, DIM)
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint="a")
+    owners = Owners(np.arange(5), np.zeros(5, np.int64)) if names else None
+    kb.index([vectors[:1] if names else vectors], dim=DIM, metric="cosine", fingerprint="b", owners=owners)
+    kb.update(list(kb.entities()), NewVectors("a", vectors))
+    kb.compact()
+    for one in (kb, KnowledgeBase(kb.path)):
+        index = one.entity_index("b")
+        scores, rows, places = index.nearest(vectors, 3)
+        assert (rows == -1).all() and (places == -1).all() and (scores == -np.inf).all()
+        assert (index.n_vectors, index.n_missing, index.squared_length) == (0, 5, 1.0)
+        assert one.entity_index("a").search(vectors, 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
+    kb.add([Entity("new", "new")], NewVectors("b", vectors[:1]))
+    assert kb.entity_index("b").search(vectors[:1], 2)[1].tolist() == [[5, -1]]
+    kb.compact()
+    assert kb.entity_index("b").search(vectors[:1], 2)[1].tolist() == [[5, -1]] and verify(kb) == []
+
+
 def test_which_index(tmp_path):
     kb = make_kb(tmp_path / "kb", 5)
     with pytest.raises(PelError, match="has no vectors; run"):
