@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import ceil
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,7 @@ class FaissIndex(VectorIndex):
         """Search what was read from `path`."""
         self.dim = index.d
         self._index, self._path = index, path
+        self._mapping = Lock()
 
     def __len__(self) -> int:
         return self._index.ntotal
@@ -246,8 +248,10 @@ class FaissIndex(VectorIndex):
     def vectors(self, numbers: VectorNumbers) -> np.ndarray:
         cells = _inverted_file(self._index)
         with _damage_named(self._path):
-            if cells and not isinstance(self._index, faiss.IndexRefine) and cells.direct_map.no():
-                cells.make_direct_map()
+            if cells and not isinstance(self._index, faiss.IndexRefine):
+                with self._mapping:  # a map that another thread is making looks like one that is made
+                    if cells.direct_map.no():
+                        cells.make_direct_map()
             return self._index.reconstruct_batch(numbers)
 
     def _search(

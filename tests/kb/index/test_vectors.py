@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import faiss
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from spacy_pel.errors import PelError
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.index.vectors import VectorIndex, auto_type
+from spacy_pel.kb.numbering import VectorNumbers
 
 
 @pytest.fixture
@@ -325,6 +328,23 @@ def test_numbers_that_are_not_there_are_refused(clustered, tmp_path):
         made.search(clustered[:3], 5)
     with pytest.raises(PelError, match=r"v\.faiss: is damaged"):
         made.vectors(np.array([7]))
+
+
+def test_threads_that_ask_for_the_first_vectors_make_one_map_of_them(clustered, tmp_path, monkeypatch):
+    VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type="IVF16,Flat")
+    made, make, wanted = [], faiss.IndexIVF.make_direct_map, VectorNumbers(np.arange(1900, 2000))
+
+    def makes_slowly(cells):
+        made.append(cells)
+        sleep(0.1)
+        make(cells)
+
+    monkeypatch.setattr(faiss.IndexIVF, "make_direct_map", makes_slowly)
+    index = VectorIndex.open(tmp_path / "v.faiss")
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(index.vectors, [wanted] * 4):
+            np.testing.assert_array_equal(found, clustered[wanted])
+    assert len(made) == 1
 
 
 def test_a_path_that_is_not_utf8(clustered, tmp_path):
