@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spacy.tokens import Doc
 
-from ..kb.names.normal_form import normalized
+from ..kb.names.normal_form import in_words, normalized
 
 KEPT = 20_000  # normalised tokens
 
@@ -66,9 +66,5 @@ def _normalized(doc: Doc) -> tuple[str, list[tuple[int, int, int]]]:
 @lru_cache(maxsize=KEPT)
 def _token(text: str) -> _Token:
     folded = unicodedata.normalize("NFKC", text).casefold()
-    form = normalized(text) if any(map(_in_word, folded)) else ""
-    return _Token(form, _in_word(folded[:1]), _in_word(folded[-1:]))
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
+    of_words = list(in_words(folded)) or [False]
+    return _Token(normalized(text) if any(of_words) else "", of_words[0], of_words[-1])

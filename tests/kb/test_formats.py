@@ -13,6 +13,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.records import digest
 from spacy_pel.kb.verify import verify
 
 FORMAT_3 = Path(__file__).parent / "data" / "format3.zip"
@@ -90,6 +91,20 @@ def test_the_first_change_brings_it_up_to_date(old, change, more):
     named = {file["name"] for file in kb.meta["indexes"]["abc"]["files"].values()}
     assert files == {"entities.sqlite", *named} and all(name.startswith("indexes/abc/") for name in named)
     assert kb.ids(kb.names.match("AV blocks").best(1)).tolist() == ["N5"]
+
+
+def test_keys_of_names_that_an_older_version_read_otherwise_go_with_their_entities(tmp_path):
+    """It split words at the vowels of Hindi: two neighbours had one key."""
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("E", "first"), Entity("D", "दिल"), Entity("L", "दाल")])
+
+    def edit(connection, meta):
+        connection.execute("UPDATE forms SET key = 7 WHERE row > 0")
+        digest.count_again(connection, meta, ["forms"])
+
+    kb.records.change(edit)
+    kb.remove(["D"])
+    kb.compact()
+    assert verify(kb) == [] and kb.records.rows_of_keys([7]) == {7: [1]}
 
 
 def test_a_refused_change_leaves_it_as_it_was(old):

@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+
+MARKS = ("Mn", "Mc")  # categories of Unicode
+VARIANTS = re.compile(r"[\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # marks that choose between pictures of one character
+PERHAPS_MARKS = re.compile(r"[^\w\x00-\xbf\u2000-\u206f]")  # no letters, nor the usual punctuation
 
 
 def normalized(text: str) -> str:
     """`text` with case, compatibility forms of characters, punctuation and the amount of white space set aside; of a
     text that is nothing but those, its case only."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(re.findall(r"\w+", folded)) or folded.strip()
+    if PERHAPS_MARKS.search(folded):
+        words = "".join(map(_or_space, folded, in_words(folded))).split()
+    else:
+        words = re.findall(r"\w+", folded)
+    return " ".join(words) or folded.strip()
+
+
+def in_words(folded: str) -> Iterator[bool]:
+    """Which characters of a text are of words: letters, digits, "_", and the marks on these, as some vowels are."""
+    own = False
+    for character in folded:
+        own = character.isalnum() or character == "_" or (own and _is_mark(character))
+        yield own
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in MARKS and not VARIANTS.match(character)
+
+
+def _or_space(character: str, is_kept: bool) -> str:
+    return character if is_kept else " "
 
 
 def distinct_forms(name: str, aliases: Iterable[str]) -> list[str]:

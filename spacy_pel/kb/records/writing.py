@@ -148,6 +148,7 @@ def renumber_rows(connection: sqlite3.Connection, meta: dict[str, Any]) -> None:
     connection.execute(f"PRAGMA cache_spill = {schema.FEW_PAGES}")  # all rows change, and nobody may read them now
     connection.execute("CREATE TEMP TABLE gaps (row INTEGER PRIMARY KEY, before INTEGER)")
     connection.executemany("INSERT INTO gaps VALUES (?, ?)", zip(empty, range(1, len(empty) + 1), strict=True))
+    connection.execute("DELETE FROM forms WHERE row IN (SELECT row FROM gaps)")  # as an older spacy-pel read some names
     for table in RENUMBERED:  # in ascending order: what moves down finds its place free
         gaps = f"(SELECT before FROM gaps WHERE gaps.row < {table}.row ORDER BY gaps.row DESC LIMIT 1)"
         connection.execute(f"UPDATE {table} SET row = row - {gaps} WHERE row > ?", (empty[0],))
