@@ -41,8 +41,8 @@ def read_csv(path: Path, *, columns: Sequence[str] = (), strict: bool = False) -
         strict: Such a row is an error.
 
     Raises:
-        PelError: More than one row in a hundred is left out (with the first of them), or the file has no such columns
-            or no entities.
+        PelError: More than one row in a hundred is left out (with the first of them), or the file has no such columns,
+            two of one name, or no entities.
     """
     skipped: Counter[str] = Counter()
     faults = Faults(Path(path), skipped, strict=strict)
@@ -106,6 +106,8 @@ def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:
             f'{path}:1: no column "{missing[0]}" among {shortened(str(row))}; the first row names the columns, id and '
             f"name at least (--columns says which stand for them).{_other_mark(row)}"
         )
+    if twice := [field for field in REQUIRED + LISTS + TEXTS if header.count(field) > 1]:
+        raise PelError(f'{path}:1: {header.count(twice[0])} columns are the "{twice[0]}"; rename or remove one.')
     return header
 
 

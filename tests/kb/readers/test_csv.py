@@ -49,6 +49,7 @@ def test_columns_of_other_names(tmp_path):
     [
         ("", r"kb\.csv:1: no column \"id\""),
         ("id,title\nD1,x\n", r"kb\.csv:1: no column \"name\" among \['id', 'title'\]"),
+        ("id,Name,aliases,name \nD1,x,,y\n", r'kb\.csv:1: 2 columns are the "name"; rename or remove one'),
         ("id;name;aliases\n", r"kb\.csv:1: no column .* Are columns parted by ';'\? Write commas"),
         ("id,name\n", r"kb\.csv: holds no entities"),
         ("id,name\nD1,\n", r'kb\.csv:2: "name" is empty'),
