@@ -45,7 +45,7 @@ def _parse(skipped: Counter[str], line: bytes) -> Entity:
     if "concept_id" in record and "id" not in record:
         raise PelError('it has a "concept_id" in place of an "id", as scispaCy\'s KBs have; say --format scispacy')
     return Entity(
-        id=required(record, "id"),
+        id=required(record, "id").strip(),
         name=required(record, "name"),
         aliases=filled_texts(record, "aliases", skipped),
         types=filled_texts(record, "types", skipped),

@@ -35,7 +35,7 @@ def _parse(skipped: Counter[str], line: bytes) -> Entity:
     record = parse_object(line)
     name = required(record, "canonical_name")
     return Entity(
-        id=required(record, "concept_id"),
+        id=required(record, "concept_id").strip(),
         name=name,
         aliases=tuple(alias for alias in dict.fromkeys(filled_texts(record, "aliases", skipped)) if alias != name),
         types=filled_texts(record, "types", skipped),

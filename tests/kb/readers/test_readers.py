@@ -94,9 +94,10 @@ def test_blank_values_are_left_out_and_counted(tmp_path, format):
     if format == "jsonl":
         lists |= {"xrefs": [" ", "MESH:D005334"], "type_names": ["Sign or Symptom", "none", "Finding"]}
     keys = ("id", "name") if format == "jsonl" else ("concept_id", "canonical_name")
-    path = jsonl(tmp_path / "kb.jsonl", dict(zip(keys, ("D1", "Fever"), strict=True)) | lists)
+    path = jsonl(tmp_path / "kb.jsonl", dict(zip(keys, ("D1 ", "Fever"), strict=True)) | lists)
     records = read(format, path)
     (fever,) = records
+    assert fever.id == "D1"
     assert (fever.aliases, fever.types) == (("Pyrexia",), ("T184", "T033"))
     blank = {"aliases": 2, "types": 1}
     if format == "jsonl":
