@@ -121,14 +121,16 @@ def check_replaceable(path: Path, names: tuple[str, ...]) -> None:
     """Refuse to replace what is no KB.
 
     Args:
-        path: Free, or a folder with nothing but the files of a KB, be they broken.
+        path: Free, or a folder with nothing but the files of a KB, be they broken, and hidden files, as systems put
+            there (".DS_Store").
         names: How the names of these files begin.
 
     Raises:
         PelError: Something else is at `path`.
     """
     if path.is_dir():
-        strangers = [p.name for p in path.iterdir() if not p.name.startswith(names)]
+        others = [p for p in path.iterdir() if not p.name.startswith(names)]
+        strangers = [p.name for p in others if p.is_dir() or not p.name.startswith(".")]
         if strangers:
             raise PelError(
                 f'{path}: is not a KB (it holds "{min(strangers)}") and is not replaced; choose another folder.'

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -350,12 +351,17 @@ def test_create_replaces_only_a_kb_and_only_when_asked(kb, tmp_path, caplog):
     assert folder(tmp_path) == {"kb"}
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "config.cfg"])
+def test_a_kb_with_a_hidden_file_of_the_system_is_replaced(kb):
+    (kb.path / ".DS_Store").touch()
+    assert len(KnowledgeBase.create(kb.path, numbered(2), overwrite=True)) == 2
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "config.cfg", ".git/config"])
 def test_a_folder_that_is_no_kb_is_never_replaced(kb, tmp_path, name):
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).parent.mkdir(parents=True)
     (tmp_path / "mine" / name).write_text("years of work")
     (tmp_path / "file").write_text("more work")
-    for target, message in (("mine", name), ("file", "is a file")):
+    for target, message in (("mine", Path(name).parts[0]), ("file", "is a file")):
         with pytest.raises(PelError, match=message):
             KnowledgeBase.create(tmp_path / target, numbered(2), overwrite=True)
         with pytest.raises(PelError, match=message):
