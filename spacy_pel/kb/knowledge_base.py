@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..checks import text_list
 from ..errors import PelError
 from ..files.folders import check_not_left_aside, check_replaceable, new_folder
 from .allowed import Allowed
@@ -202,9 +203,9 @@ class KnowledgeBase(Mapping[str, Entity]):
         """The rows (n,) of the entities that have any of `types`, ascending; kept until the KB changes.
 
         Raises:
-            PelError: No entity has one of the types.
+            PelError: No entity has one of the types, or they are no texts in a list.
         """
-        return self.rows_allowed(Allowed(types=frozenset(types)))
+        return self.rows_allowed(Allowed(types=frozenset(self._texts("types", types))))
 
     def rows_allowed(self, allowed: Allowed) -> EntityRows:
         """The rows (n,) of the entities that have what is asked for, ascending; kept until the KB changes.
@@ -343,11 +344,12 @@ class KnowledgeBase(Mapping[str, Entity]):
         """Remove entities in one transaction. They are never found again.
 
         Raises:
-            PelError: An id is not in the KB, or no entity would be left.
+            PelError: An id is not in the KB, no entity would be left, or they are no texts in a list.
         """
+        gone = self._texts("ids", ids)
 
         def edit(connection: Connection, meta: dict[str, Any]) -> None:
-            writing.remove(connection, meta, list(ids))
+            writing.remove(connection, meta, gone)
             if not meta["counts"]["entities"]:
                 raise PelError(f"{self.path}: these are all its entities; one must stay.")
 
@@ -386,6 +388,9 @@ class KnowledgeBase(Mapping[str, Entity]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self.records)} entities)"
+
+    def _texts(self, key: str, values: Iterable[str]) -> list[str]:
+        return text_list(str(self.path), key, values if isinstance(values, str) else list(values))
 
     def _change(self, edit: Callable[[Connection, dict[str, Any]], None]) -> None:
         """`RecordStore.change`, with this KB as it is on the disk before, and as it has become afterwards."""

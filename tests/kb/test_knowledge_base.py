@@ -76,6 +76,20 @@ def test_mapping(kb, entities):
     assert kb == kb and kb != KnowledgeBase(kb.path) and len({kb}) == 1
 
 
+def test_one_text_is_not_read_letter_by_letter(kb):
+    for call, message in (
+        (
+            lambda: kb.rows_of_types("Diseases"),
+            r"kb: types = 'Diseases'; make it a list of texts, such as \[\"Diseases",
+        ),
+        (lambda: kb.remove("5"), r"kb: ids = '5'; make it a list of texts, such as \[\"5\"\]"),
+        (lambda: kb.remove([5]), r"kb: ids = \[5\]; make it a list of texts"),
+    ):
+        with pytest.raises(PelError, match=message):
+            call()
+    assert "5" in kb and kb.rows_of_types({"Diseases"}).tolist() == [1]
+
+
 def test_rows_and_ids_in_batches(tmp_path):
     entities = numbered(2500)
     kb = KnowledgeBase.create(tmp_path / "kb", entities)
