@@ -49,6 +49,7 @@ class ShardReport:
 
     Attributes:
         size: Of the source, in bytes.
+        changed: When the source was last changed, in ns; None: an earlier version has not said.
         texts: How many were linked.
         mentions: How many they have.
         nil: How many of these are NIL.
@@ -60,6 +61,7 @@ class ShardReport:
     """
 
     size: int = 0
+    changed: int | None = None
     texts: int = 0
     mentions: int = 0
     nil: int = 0
@@ -87,14 +89,16 @@ class ShardReport:
 
 
 def finished(shard: Shard) -> ShardReport | None:
-    """The report of a shard that is linked; None of one that is not, or that has another size by now, or its source."""
+    """The report of a shard that is linked; None of one that is not, that has another size by now, or whose source has
+    changed."""
     try:
         report = ShardReport(**json.loads(shard.report.read_bytes()))
-        out_size = shard.out.stat().st_size
-        is_same = shard.source.stat().st_size == report.size and report.out_size in (None, out_size)
+        source, out_size = shard.source.stat(), shard.out.stat().st_size
+        is_same = source.st_size == report.size and report.changed in (None, source.st_mtime_ns)
+        is_whole = report.out_size in (None, out_size)
     except (OSError, ValueError, TypeError):
         return None
-    return report if is_same else None
+    return report if is_same and is_whole else None
 
 
 class LinkShard:
@@ -122,7 +126,8 @@ class LinkShard:
 
     def _link(self, shard: Shard, report: ShardReport) -> None:
         self._check()
-        report.size = shard.source.stat().st_size
+        source = shard.source.stat()
+        report.size, report.changed = source.st_size, source.st_mtime_ns
         link_file = _link_parquet if shard.source.suffix == ".parquet" else _link_lines
         with new_file(shard.out) as file:
             link_file(self.link, shard.source, file, report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import contextmanager
 
 import pytest
@@ -67,6 +68,19 @@ def test_a_shard_that_was_cut_is_linked_again(link, shard):
     assert finished(shard) is None
     report = json.loads(shard.report.read_bytes())
     del report["out_size"]  # as an earlier version has left it
+    shard.report.write_text(json.dumps(report))
+    assert finished(shard).texts == 2
+
+
+def test_a_shard_whose_source_has_changed_is_linked_again(link, shard):
+    """Though it has as many bytes as before."""
+    link(shard)
+    before = shard.source.stat().st_mtime_ns
+    shard.source.write_text(shard.source.read_text().replace("aspirin", "ASPIRIN"))
+    os.utime(shard.source, ns=(before, before + 1))
+    assert finished(shard) is None
+    report = json.loads(shard.report.read_bytes())
+    del report["changed"]  # as an earlier version has left it
     shard.report.write_text(json.dumps(report))
     assert finished(shard).texts == 2
 
