@@ -31,6 +31,7 @@ KB_PATH = Annotated[
 PIPELINE = Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place")]
 FORMAT = Annotated[str | None, typer.Option("--format", help="jsonl, csv or scispacy [default: by the suffix]")]
 MOST_TYPES = 20
+MANY_ADDED = 10_000  # entities that a search compares beside its index in under a millisecond
 
 
 @command("info", kb_app)
@@ -296,6 +297,11 @@ def _put(put: Callable[[list[Entity]], None], format: str | None, file: Path) ->
 
 def _report(kb: KnowledgeBase, done: str) -> None:
     msg.good(f"{kb.path}: {done}; it has {len(kb):,} now")
+    if kb.n_added > MANY_ADDED:
+        msg.text(
+            f"{kb.n_added:,} entities were added since its index was written, and every search compares all of them: "
+            "`spacy pel kb compact` takes them into the index."
+        )
 
 
 def _many(count: int) -> str:

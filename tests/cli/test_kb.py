@@ -70,6 +70,13 @@ def test_removed_then_added_without_training(linker, tmp_path):
     assert code == 0 and "12 entities, all is well" in output
 
 
+def test_many_additions_are_told(linker, tmp_path, monkeypatch):
+    monkeypatch.setattr("spacy_pel.cli.kb.MANY_ADDED", 1)
+    for i, is_told in enumerate((False, True)):
+        code, output = kb_command("add", linker, write_records(tmp_path / "new.jsonl", {"id": f"X{i}", "name": "new"}))
+        assert code == 0 and ("2 entities were added since" in output) == is_told
+
+
 def test_update(linker, tmp_path):
     changed = write_records(tmp_path / "changed.jsonl", {"id": ASPIRIN, "name": "Bayer\u2019s aspirin"})
     assert kb_command("update", linker, changed)[0] == 0
