@@ -103,9 +103,9 @@ def evaluate(
 
 def _n_discarded(docs: Iterable[Doc], labels: Container[str]) -> int:
     """How many annotated mentions of `docs` have one of `labels`."""
-    from ..mentions.gold import gold_mentions
+    from ..mentions.gold import gold_mentions, searched
 
-    return sum(bool(one.ids) and one.span.label_ in labels for doc in docs for one in gold_mentions(doc))
+    return sum(bool(one.ids) and not searched(one, labels) for doc in docs for one in gold_mentions(doc))
 
 
 def _make_folder(path: Path) -> None:

@@ -10,7 +10,7 @@ from spacy.tokens import Doc, Span
 from tqdm import tqdm
 
 from ..kb.entity import NIL
-from ..mentions.gold import GoldMention, gold_of
+from ..mentions.gold import GoldMention, gold_of, searched
 from ..mentions.links import Link
 from ..mentions.ranked import RankedMention
 from ..search.search import Found
@@ -54,7 +54,7 @@ def rank_mentions(
 ) -> list[RankedMention]:
     """`rank_gold` for these mentions."""
     discarded = linker.settings.labels_discard
-    wanted = [bool(mention.ids) and mention.span.label_ not in discarded for mention in mentions]
+    wanted = [searched(mention, discarded) for mention in mentions]
     found = find_mentions(
         lambda spans: linker.find(spans, k, **options), list(compress(mentions, wanted)), progress=progress
     )

@@ -22,6 +22,11 @@ def no_rows() -> EntityRows:
     return EntityRows(np.empty(0, dtype=np.int64))
 
 
+def is_among(numbers: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    """Which (n,) of `numbers` are among those that are `ascending` (m,). It costs nothing where n is small."""
+    return np.searchsorted(ascending, numbers) < np.searchsorted(ascending, numbers, side="right")
+
+
 def both_ways(pairs: np.ndarray) -> dict[int, list[int]]:
     """For each number in `pairs` (n, 2) those that it is paired with."""
     paired: dict[int, list[int]] = defaultdict(list)

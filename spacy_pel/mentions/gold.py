@@ -87,8 +87,13 @@ def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
 
 
 def annotated_of(docs: Iterable[Doc], kb: Successors, labels_discard: Container[str]) -> list[GoldMention]:
-    """Those of `gold_of` whose entity is known, without the labels that a linker discards: what it can be tuned on."""
-    return [one for one in gold_of(docs, kb) if one.ids and one.span.label_ not in labels_discard]
+    """Those of `gold_of` that are `searched`: what a linker can be tuned on."""
+    return [one for one in gold_of(docs, kb) if searched(one, labels_discard)]
+
+
+def searched(mention: GoldMention, labels_discard: Container[str]) -> bool:
+    """Whether a linker searches for a gold mention: it is annotated, and its label is none that is discarded."""
+    return bool(mention.ids) and mention.span.label_ not in labels_discard
 
 
 def docs_given(docs: Iterable[Doc]) -> Iterator[Doc]:

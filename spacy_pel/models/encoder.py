@@ -90,7 +90,7 @@ class Tower(nn.Module):
         training = torch.is_grad_enabled()
         dtype = compute_dtype(self.precision, ids.device, training=training)
         transformer: Any = self._transformer(dtype, predicts=not training and ids.device.type == "cpu")
-        learns = training and any(weight.requires_grad for weight in self.parameters())
+        learns = training and not self.is_frozen
         if transformer.training != learns:
             transformer.train(learns)
         embedded = transformer.get_input_embeddings()(ids)
@@ -102,6 +102,11 @@ class Tower(nn.Module):
         autocast = torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16)
         with autocast, _added_behind(transformer, behind):
             return transformer(inputs_embeds=embedded, attention_mask=mask, **inputs).last_hidden_state
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether no weight has gradients."""
+        return not any(weight.requires_grad for weight in self.parameters())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_copies": {}}  # the weights of int8 cannot be copied
@@ -200,7 +205,7 @@ def freeze(tower: Model, frozen: bool) -> None:
 
 def is_frozen(tower: Model) -> bool:
     """Say whether no weight of a tower has gradients."""
-    return not any(weight.requires_grad for weight in tower_module(tower).parameters())
+    return tower_module(tower).is_frozen
 
 
 def _shim(layer: Model) -> PyTorchShim:

@@ -18,7 +18,7 @@ from ..kb.index.owners import Owners
 from ..kb.index.vectors import VectorIndex
 from ..kb.kept import KeptByArray
 from ..kb.knowledge_base import KnowledgeBase
-from ..kb.numbering import EntityPlaces, EntityRows
+from ..kb.numbering import EntityPlaces, EntityRows, is_among
 from ..kb.several import Vectors, flat
 from ..models.bi_encoder import (
     all_similarities,
@@ -81,11 +81,6 @@ class LivePart:
     def scores(self, queries: Vectors, numbers: np.ndarray) -> np.ndarray:
         """The scores (m, n) of m `queries` with the entities with these `numbers` (n,), as these are encoded now."""
         return self._live.scores(queries, EntityPlaces(self.places_of(numbers)))
-
-
-def is_among(numbers: np.ndarray, ascending: np.ndarray) -> np.ndarray:
-    """Which (n,) of `numbers` are among those that are `ascending` (m,). It costs nothing where n is small."""
-    return np.searchsorted(ascending, numbers) < np.searchsorted(ascending, numbers, side="right")
 
 
 class _Renumbered(Generic[Numbers]):

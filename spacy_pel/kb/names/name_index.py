@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import PelError
 from ..damage import damage_named
-from ..numbering import EntityRows, no_rows
+from ..numbering import EntityRows, is_among, no_rows
 from .file_names import FileNames
 from .files import mapped_names
 from .grams import TINY, Text, Vocabulary, name_grams
@@ -212,16 +212,8 @@ class NameMatch:
 
     def _exact_within(self, within: EntityRows | None) -> EntityRows:
         """The exact matches (n,) that are among `within`."""
-        found = (rows if within is None else _among(rows, within) for rows in self._exact)
+        found = (rows if within is None else EntityRows(rows[is_among(rows, within)]) for rows in self._exact)
         return next(filter(len, found), no_rows())
-
-
-def _among(rows: EntityRows, within: EntityRows) -> EntityRows:
-    """Those of a few `rows` that are among `within`, which ascend."""
-    places = np.searchsorted(within, rows)
-    there = places < len(within)
-    there[there] = within[places[there]] == rows[there]
-    return EntityRows(rows[there])
 
 
 def _similarities(text: Text, vocabulary: Vocabulary, names: Sequence[str]) -> np.ndarray:
