@@ -208,6 +208,16 @@ def is_frozen(tower: Model) -> bool:
     return tower_module(tower).is_frozen
 
 
+def predicts_as_it_learns(tower: Model) -> bool:
+    """Say whether `tower` predicts what it gives while it learns: it has no dropout and the same number format for
+    both."""
+    module = tower_module(tower)
+    device = _shim(tower.layers[0]).device
+    learns, predicts = (compute_dtype(module.precision, device, training=one) for one in (True, False))
+    has_dropout = any(isinstance(layer, nn.Dropout) and layer.p > 0 for layer in module.modules())
+    return not has_dropout and learns == predicts and module.precision not in BY_OPENVINO
+
+
 def _shim(layer: Model) -> PyTorchShim:
     shim = layer.shims[0]
     assert isinstance(shim, PyTorchShim)

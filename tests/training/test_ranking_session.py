@@ -21,7 +21,7 @@ from spacy_pel.models.encoder import token_batches
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.optimizer import AdamW
-from spacy_pel.training.ranking import Choice, RankingSession, loss_and_gradient
+from spacy_pel.training.ranking import Choice, RankingSession, loss_and_gradient, weighty
 
 NLP = spacy.blank("en")
 BY_ID = {entity.id: entity for entity in ENTITIES}
@@ -89,8 +89,9 @@ def test_fgsm_steps_on_the_entity_alone_and_hurts(model, choices):
     assert loss_and_gradient(adversarial, choices)[0] > value
 
 
-def test_gradients_are_those_of_the_mean_loss(model, choices):
+def test_gradients_are_those_of_the_mean_loss(model, choices, monkeypatch):
     """Two batches and one give the same, and that is the derivative of the mean."""
+    monkeypatch.setattr("spacy_pel.training.ranking.NEGLIGIBLE", 0.0)
     module, session = pair_tower(model), RankingSession(model, None)
     session.accumulate(choices[:5])
     session.accumulate(choices[5:])
@@ -129,6 +130,65 @@ def test_it_learns(model, choices, adversarial):
     scores = iter(score_pairs(model, [one.span for one in choices], [one.candidates for one in choices]))
     best = [int(np.argmax([next(scores) for _ in one.candidates])) for one in choices]
     assert sum(one.right[i] for one, i in zip(choices, best, strict=True)) > 0.8 * len(choices)
+
+
+def test_what_weighs_in_a_gradient():
+    gradient = np.array([0.5, -0.004, 0.0, 0.3, -0.196, np.nan], dtype="float32")
+    np.testing.assert_array_equal(weighty(gradient[:5], 0.01), [0, 3, 4])
+    np.testing.assert_array_equal(weighty(gradient[:5], 0.0), [0, 1, 3, 4])
+    np.testing.assert_array_equal(weighty(gradient[:5], 0.2), [0, 3])
+    assert len(weighty(np.zeros(3), 0.01)) == 1 and len(weighty(np.zeros(0), 0.01)) == 0
+    assert len(weighty(gradient, 0.01)) == 6  # a training that has diverged is told by its gradients
+
+
+def test_a_batch_that_is_right_already(folder, choices):
+    """No pair has a gradient to speak of, and neither has the update."""
+    model = make_cross_encoder(mention_length=20, entity_length=16, precision="fp32")
+    set_encoder(model, HFEncoder(str(folder), dropout=0.0)())
+    session = RankingSession(model, None)
+    one = choices[0]
+    right = one.right.index(True)
+    session.accumulate([Choice(one.span, [one.candidates[right]], [True], [False])])
+    assert session.finish_gradients(1.0)
+    assert all(p.grad.abs().max() < 1e-6 for p in pair_tower(model).parameters() if p.grad is not None)
+
+
+def test_pairs_that_the_loss_leaves_as_they_are_are_read_once(folder, choices, monkeypatch):
+    """When most is learnt, few pairs are read for gradients, which are those of all pairs but for a hundredth."""
+    torch.manual_seed(0)
+    model = make_cross_encoder(mention_length=20, entity_length=16, precision="fp32")
+    set_encoder(model, HFEncoder(str(folder), dropout=0.0)())
+    session, optimizer = RankingSession(model, None), AdamW(1e-3)
+    for _ in range(100):
+        session.accumulate(choices)
+        session.finish_gradients(1.0)
+        model.finish_update(optimizer)
+        pair_tower(model).weights_changed()
+    with torch.no_grad():
+        pair_tower(model).linear.weight.mul_(4)  # surer than a training is so soon
+    read = []
+    forward = model._func
+
+    def noted(own, rows, is_train):
+        read.append((len(rows), is_train))
+        return forward(own, rows, is_train)
+
+    monkeypatch.setattr(model, "_func", noted)
+
+    def gradients():
+        value = session.accumulate(choices)
+        found = torch.cat([p.grad.flatten() for p in pair_tower(model).parameters() if p.grad is not None])
+        session.drop_gradients()
+        return value, found
+
+    value, some = gradients()
+    n_pairs = sum(len(one.candidates) for one in choices)
+    assert read[0] == (n_pairs, False) and read[1][1] and 0 < read[1][0] < 0.7 * n_pairs
+    monkeypatch.setattr("spacy_pel.training.ranking.predicts_as_it_learns", lambda _: False)
+    expected, all_of_them = gradients()
+    assert read[2:] == [(n_pairs, True)]
+    assert value == pytest.approx(expected, rel=1e-4)
+    assert (some - all_of_them).norm() < 0.02 * all_of_them.norm()
 
 
 def test_clipping_and_nothing(model, choices):
