@@ -67,7 +67,7 @@ def train(
         del config["initialize"]["components"]["pel_ranker"]["encoder_loader"]
     adversarial = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm, "layer": layer}
     ranker["adversarial"] = adversarial if fgsm else None
-    config["training"]["max_steps"], config["training"]["eval_frequency"] = steps, max(steps // 4, 1)
+    config["training"]["max_steps"] = config["training"]["eval_frequency"] = steps  # only the last model is of use
     config["system"]["seed"] = seed
     output.mkdir(parents=True, exist_ok=True)
     config.to_disk(output / "ranker.cfg")
