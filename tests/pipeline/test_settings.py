@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+import faiss
 import pytest
 import spacy
 from tiny import make_docs, make_kb, make_pipeline, write_encoder
@@ -44,6 +45,18 @@ def test_one_that_is_set_holds_from_then_on(trained, linker):
     linker.n_probe, linker.max_candidates = 4, 2
     doc = trained[0](make_docs(trained[0])[0])
     assert [len(ent._.kb_ents) for ent in doc.ents] == [2, 2]
+
+
+@pytest.mark.parametrize("lexical", [None, "tuned"])
+def test_a_search_has_as_many_threads_as_it_is_given(trained, linker, monkeypatch, lexical):
+    linker.lexical = lexical
+    spans, usual, taken = make_docs(trained[0])[0].ents, faiss.omp_get_max_threads(), []
+    monkeypatch.setattr(faiss, "omp_set_num_threads", taken.append)
+    linker.rank(spans, 2)
+    assert set(taken) == {usual}
+    linker.search_threads = usual + 1
+    linker.rank(spans, 2)
+    assert set(taken) == {usual, usual + 1} and taken[-1] == usual
 
 
 def test_fewer_searched_than_kept_are_refused_wherever_they_are_said(linker):
