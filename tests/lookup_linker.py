@@ -4,7 +4,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import spacy
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 
 from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.pipeline.settings import LinkSettings
@@ -14,6 +14,7 @@ from spacy_pel.search.search import Found
 from spacy_pel.tuning.tuned import Tuned, decide
 
 NLP = spacy.blank("en")
+LEAD = EVIDENCE.index("lead over the next")
 
 
 class Ids(set):
@@ -64,6 +65,42 @@ class LookupLinker:
 
 def make_doc(*mentions):
     """A Doc whose words are (word, gold kb_id) pairs, each one a gold mention."""
-    doc = spacy.tokens.Doc(NLP.vocab, words=[word for word, _ in mentions])
+    doc = Doc(NLP.vocab, words=[word for word, _ in mentions])
     doc.spans[GOLD_GROUP] = [Span(doc, i, i + 1, label="X", kb_id=kb_id) for i, (_, kb_id) in enumerate(mentions)]
     return doc
+
+
+class Sayer(LookupLinker):
+    """Every score is the same or says nothing; what tells NIL is the lead."""
+
+    def find(self, spans, k):
+        found = super().find(spans, k)
+        return [one._replace(evidence=self._said(one.read)) if one.ids else one for one in found]
+
+    def _said(self, span):
+        rng = np.random.default_rng(span.start + 1000 * len(span.doc))
+        said = rng.normal(size=len(EVIDENCE))
+        said[LEAD] += 0 if span.text.startswith("nil") else 3
+        return said
+
+
+def documents(n, length=12):
+    """Docs of which every third mention is NIL; a NIL mention has no candidates in some."""
+    docs = []
+    for number in range(n):
+        words = [f"{'nil' if i % 3 == 0 else 'word'}{number}x{i}" for i in range(length + number % 5)]
+        doc = Doc(NLP.vocab, words=words)
+        kb_ids = ["NIL" if word.startswith("nil") else "A" for word in words]
+        doc.spans[GOLD_GROUP] = [Span(doc, i, i + 1, label="X", kb_id=kb_id) for i, kb_id in enumerate(kb_ids)]
+        docs.append(doc)
+    return docs
+
+
+def sayer(docs):
+    rng = np.random.default_rng(1)
+    words = [token.text for doc in docs for token in doc]
+    without = {word for word in words if word.startswith("nil") and word.endswith("x9")}
+    return Sayer(
+        {word: [("A", float(score))] for word, score in zip(words, rng.random(len(words))) if word not in without},
+        {"A"},
+    )

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import spacy
-from lookup_linker import LookupLinker, make_doc
+from lookup_linker import LookupLinker, documents, make_doc, sayer
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app, tune_nil
@@ -25,10 +25,10 @@ def pipeline(tmp_path):
 
 @pytest.fixture
 def run(monkeypatch, tmp_path, pipeline):
-    def run_with(linker, *mentions, options=()):
+    def run_with(linker, *mentions, docs=(), options=()):
         linker.cfg = {"other": 1}
         monkeypatch.setattr(tune_nil, "load_linker", lambda path, **_: (spacy.load(path), "pel_linker", linker))
-        write_docs(tmp_path / "dev.spacy", [make_doc(*mentions)])
+        write_docs(tmp_path / "dev.spacy", docs or [make_doc(*mentions)])
         return CliRunner().invoke(pel_app, ["tune-nil", str(pipeline), str(tmp_path / "dev.spacy"), *options])
 
     return run_with
@@ -85,6 +85,16 @@ def test_too_few_that_cost_right_answers_are_not_kept_but_by_force(run, pipeline
     assert "too few for a NIL threshold" in said and "25% of these mentions are right, without one 75%" in said
     assert run(LookupLinker(found, {"D1", "D2"}), *mentions, options=["--force"]).exit_code == 0
     assert files(pipeline) != before
+
+
+@pytest.mark.parametrize("options", [(), ("--by-score",)], ids=["by all", "by score"])
+def test_the_score_can_be_asked_to_decide_alone(run, pipeline, options):
+    docs = documents(24)
+    result = run(sayer(docs), docs=docs, options=options)
+    assert result.exit_code == 0, result.output
+    written = json.loads((pipeline / "pel_linker" / "cfg").read_text())
+    assert ("decision" in written) is not bool(options) and "nil_threshold" in written
+    assert f"of {tune_nil.HELD[not options]}" in " ".join(result.output.split())
 
 
 def test_a_corpus_without_nil_is_refused_by_name(run, pipeline):

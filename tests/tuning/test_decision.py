@@ -6,8 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from lookup_linker import NLP, LookupLinker
-from spacy.tokens import Doc, Span
+from lookup_linker import LEAD, documents, sayer
 
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.mentions.gold import GOLD_GROUP
@@ -21,7 +20,6 @@ from spacy_pel.tuning.nil import tune_threshold
 from spacy_pel.tuning.tuned import Tuned, decide, evidence_for
 
 E = len(EVIDENCE)
-LEAD = EVIDENCE.index("lead over the next")
 
 
 def drawn(n=400, seed=0):
@@ -125,42 +123,6 @@ def test_the_probability_decides_and_a_number_wins():
     nothing = Found([], np.empty(0), {}, None)
     assert decide([nothing, found], tuned, 0.5, by_score=False) == [Link("NIL", []), link]
     assert decide([], tuned, 0.5, by_score=False) == []
-
-
-class Sayer(LookupLinker):
-    """Every score is the same or says nothing; what tells NIL is the lead."""
-
-    def find(self, spans, k):
-        found = super().find(spans, k)
-        return [one._replace(evidence=self._said(one.read)) if one.ids else one for one in found]
-
-    def _said(self, span):
-        rng = np.random.default_rng(span.start + 1000 * len(span.doc))
-        said = rng.normal(size=E)
-        said[LEAD] += 0 if span.text.startswith("nil") else 3
-        return said
-
-
-def documents(n, length=12):
-    """Docs of which every third mention is NIL; a NIL mention has no candidates in some."""
-    docs = []
-    for number in range(n):
-        words = [f"{'nil' if i % 3 == 0 else 'word'}{number}x{i}" for i in range(length + number % 5)]
-        doc = Doc(NLP.vocab, words=words)
-        kb_ids = ["NIL" if word.startswith("nil") else "A" for word in words]
-        doc.spans[GOLD_GROUP] = [Span(doc, i, i + 1, label="X", kb_id=kb_id) for i, kb_id in enumerate(kb_ids)]
-        docs.append(doc)
-    return docs
-
-
-def sayer(docs):
-    rng = np.random.default_rng(1)
-    words = [token.text for doc in docs for token in doc]
-    without = {word for word in words if word.startswith("nil") and word.endswith("x9")}
-    return Sayer(
-        {word: [("A", float(score))] for word, score in zip(words, rng.random(len(words))) if word not in without},
-        {"A"},
-    )
 
 
 def test_tuning_takes_what_is_better_elsewhere():
