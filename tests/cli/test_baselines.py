@@ -46,6 +46,15 @@ def test_without_train_and_tune(folder):
     assert values["nil_threshold"] is values["seen_recall_at_1"] is None
 
 
+def test_lines_have_the_tokens_of_the_language(folder):
+    pytest.importorskip("sklearn", reason="the extra `baselines` is not installed")
+    line = {"text": "HF-Patient", "ents": [{"start": 0, "end": 2, "kb_id": "D1"}]}
+    (folder / "dev.jsonl").write_text(json.dumps(line) + "\n")
+    for lang, recall in (("en", 1), ("de", 0)):
+        assert run(folder, "--lang", lang, corpus="dev.jsonl").exit_code == 0
+        assert json.loads((folder / "metrics" / "baseline-exact-alias.json").read_text())["recall_at_1"] == recall
+
+
 def one_line(result):
     assert result.exit_code == 1, result.output
     (line,) = result.stderr.strip().splitlines()

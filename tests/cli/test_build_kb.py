@@ -138,6 +138,14 @@ def test_a_umls_release(meta, tmp_path):
     assert kb.successors(["C0000009"]) == {"C0000009": "C0000001"}
 
 
+def test_types_with_all_under_them(meta, tmp_path):
+    with (meta / "MRSTY.RRF").open("a") as file:
+        file.write("C0000003|T033|A2.2|Finding|AT1||\n")
+    result = run(meta, tmp_path / "kb", "--types", "T033", "--subtree")
+    assert result.exit_code == 0, result.output
+    assert list(KnowledgeBase(tmp_path / "kb")) == ["C0000001"]
+
+
 @pytest.mark.parametrize("out", [[], ["kb"]])
 def test_a_dry_run_counts_and_writes_nothing(meta, tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)

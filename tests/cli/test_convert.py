@@ -62,6 +62,15 @@ def test_bad_arguments_are_one_line_each(tmp_path):
     assert list(tmp_path.iterdir()) == [source]
 
 
+def test_the_tokens_are_those_of_the_language(tmp_path):
+    source, out = tmp_path / "notes.txt", tmp_path / "dev.spacy"
+    source.write_text("1|t|HF-Patient\n1|a|\n1\t0\t2\tHF\tDisease\tD1\n")
+    for lang, text in (("en", "HF"), ("de", "HF-Patient")):
+        assert convert(source, out, "--lang", lang).exit_code == 0
+        (doc,) = read_docs(out, spacy.blank(lang).vocab)
+        assert [span.text for span in doc.spans["gold_mentions"]] == [text]
+
+
 def texts(path):
     return [doc.text for doc in read_docs(path, spacy.blank("en").vocab)]
 

@@ -93,6 +93,12 @@ def test_a_threshold_of_another_index_is_dropped_and_said(made, tmp_path):
     assert "nil_threshold" not in srsly.read_json(tmp_path / "new" / "pel_linker" / "cfg")
 
 
+def test_the_type_of_an_index_can_be_asked_for(made, tmp_path):
+    assert run("index", made / "linker", made / "kb", tmp_path / "new", "--index-type", "SQ8")[0] == 0
+    (index,) = KnowledgeBase(tmp_path / "new" / "pel_linker" / "kb").indexes.values()
+    assert index.index_type == "SQ8"
+
+
 def test_the_format_is_told_by_the_suffix_and_unknown_fields_are_named(made, tmp_path):
     code, output = run("build-kb", made / "kb.jsonl", tmp_path / "kb")
     assert (

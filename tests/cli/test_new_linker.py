@@ -85,9 +85,9 @@ def test_a_kb_that_is_built_is_taken_and_mentions_are_found(tmp_path, encoder):
     first = new_linker(tmp_path / "kb", tmp_path / "linker", "--encoder", encoder, "--find")
     assert first.exit_code == 0, first.output
     assert linked(tmp_path / "linker") == LINKS
-    again = new_linker(tmp_path / "linker", tmp_path / "again", "--encoder", encoder, "--find")
+    again = new_linker(tmp_path / "linker", tmp_path / "again", "--encoder", encoder, "--find", "--lang", "de")
     assert again.exit_code == 0, again.output
-    assert linked(tmp_path / "again") == LINKS
+    assert linked(tmp_path / "again") == LINKS and spacy.load(tmp_path / "again").lang == "de"
     refused = new_linker(tmp_path / "kb", tmp_path / "other", "--encoder", encoder, "--columns", "id=number")
     assert refused.exit_code == 1 and "--columns" in refused.stderr and "built already" in refused.stderr
     for vocabulary in ("kb", "linker"):

@@ -77,6 +77,8 @@ def test_docs_and_folders_are_read_too(tmp_path):
     assert (counts.n_texts, counts.every.n, counts.every.nil) == (4, 9, 4)
     of_group = count_linked(files[:1], NLP.vocab, "other")
     assert (of_group.every.n, list(of_group.by_entity)) == (1, ["D2"])
+    assert run(files[0], "--spans-key", "other", "--output", tmp_path / "r.json").exit_code == 0
+    assert json.loads((tmp_path / "r.json").read_text())["n_mentions"] == 1
 
 
 def test_drift():

@@ -44,6 +44,15 @@ def test_from_the_kb_to_spans(tmp_path):
     assert {ent.label_ for ent in doc.ents} == {"ENTITY"}
 
 
+def test_stop_words_are_those_of_the_language_and_the_label_is_the_one_given(tmp_path):
+    make_kb(tmp_path / "kb", [Entity("D1", "ABER", ("all",))])
+    for lang, pattern in (("en", [{"ORTH": "ABER"}]), ("de", "all")):
+        arguments = [str(tmp_path / "kb"), str(tmp_path / "patterns.jsonl"), "--lang", lang, "--label", "DRUG"]
+        result = CliRunner().invoke(pel_app, ["kb", "patterns", *arguments])
+        assert result.exit_code == 0, result.output
+        assert list(srsly.read_jsonl(tmp_path / "patterns.jsonl")) == [{"label": "DRUG", "pattern": pattern}]
+
+
 def test_an_unknown_language(tmp_path):
     make_kb(tmp_path / "kb")
     arguments = ["kb", "patterns", str(tmp_path / "kb"), str(tmp_path / "patterns.jsonl"), "--lang", "qqq"]
