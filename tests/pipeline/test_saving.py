@@ -20,6 +20,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.files.parts import write_state
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.tuning.tuned import Tuned
 
 KILLS = 12
@@ -345,3 +346,10 @@ def test_a_pickle_outlives_the_linker_that_it_was_made_of(pipelines):
     assert not path.exists()
     assert content(pickle.loads(data)) == expected
     assert len(data) > len(pickle.dumps(pipelines[0].get_pipe("pel_linker")))  # that of a folder is a path
+
+
+def test_a_saved_linker_is_an_encoder_of_both_and_takes_no_other(saved):
+    folder = str(saved / "pel_linker")
+    assert HFEncoder(folder)().for_entities is not None
+    with pytest.raises(PelError, match=r"leave it out: .* has towers for both"):
+        HFEncoder(folder, entity_name=folder)()

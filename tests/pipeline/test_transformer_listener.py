@@ -202,6 +202,17 @@ def test_the_transformer_gets_the_gradient_of_the_mean_over_the_mentions(package
         assert torch.allclose(gradient, parameters[name].grad, atol=1e-5), name
 
 
+def test_a_transformer_that_has_read_other_docs(package, encoder, tmp_path):
+    nlp, examples, _ = make(package, encoder, make_kb(tmp_path / "kb"), ("transformer", "pel_linker"))
+    nlp.get_pipe("transformer").update(examples[:2])
+    others = [eg.predicted for eg in examples[2:]]
+    with (
+        pytest.raises(PelError, match="The transformer pipe that pel_linker listens to has read other Docs"),
+        lent_states(nlp.get_pipe("pel_linker").model, others),
+    ):
+        pytest.fail("it has lent states of these")
+
+
 CONFIG = """
 [nlp]
 lang = "en"

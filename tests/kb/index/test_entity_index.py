@@ -283,6 +283,15 @@ def test_owners_must_be_entities_in_the_order_of_their_rows(tmp_path, owners):
             kb.add([Entity("X", "x")], NewVectors("a", unit_vectors(len(owners), DIM), owners))
 
 
+@pytest.mark.parametrize("numbers", [[0, 2], [1, 1], [0]])
+def test_a_vector_without_an_owner_is_refused(tmp_path, numbers):
+    kb = make_kb(tmp_path / "kb", 2)
+    owners = Owners(np.arange(2), np.array(numbers))
+    with pytest.raises(PelError, match="each vector must have an owner"):
+        kb.index([unit_vectors(owners.n_vectors, DIM)], dim=DIM, metric="cosine", fingerprint="a", owners=owners)
+    assert not kb.indexes
+
+
 def test_verify_names_the_index_and_finds_foreign_owners(tmp_path):
     kb = make_kb(tmp_path / "kb", 5)
     for fingerprint in ("a", "b"):
