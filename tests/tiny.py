@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +79,11 @@ def make_kb(path: Path, entities=ENTITIES) -> KnowledgeBase:
     return KnowledgeBase.create(path, entities, source="test")
 
 
+def with_codes(codes: Mapping[str, tuple[str, ...]]) -> list[Entity]:
+    """ENTITIES, each with its `codes`, by their ids."""
+    return [replace(entity, xrefs=codes.get(entity.id, ())) for entity in ENTITIES]
+
+
 def make_docs(nlp, sentences=SENTENCES):
     """Docs with the gold in `doc.ents` and in the group of gold mentions."""
     docs = []
@@ -89,6 +96,14 @@ def make_docs(nlp, sentences=SENTENCES):
         doc.ents = spans
         doc.spans[GOLD_GROUP] = [Span(doc, s.start, s.end, label=s.label, kb_id=s.kb_id) for s in spans]
         docs.append(doc)
+    return docs
+
+
+def unlinked(nlp):
+    """Docs whose entities have a label and no id."""
+    docs = make_docs(nlp)
+    for doc in docs:
+        doc.ents = [Span(doc, ent.start, ent.end, label=ent.label) for ent in doc.ents]
     return docs
 
 
@@ -121,6 +136,22 @@ def make_pipeline(encoder: Path, kb: KnowledgeBase, sentences=SENTENCES, dropout
     optimizer = nlp.create_optimizer()
     optimizer.learn_rate = 3e-3
     return nlp, linker, examples, optimizer
+
+
+def make_linking(path: Path, entities=ENTITIES, steps=0, **overrides):
+    """An indexed pipeline whose entity_ruler finds every mention of SENTENCES. Its encoder and KB are in `path`."""
+    kb = make_kb(path / "kb", entities)
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(path / "encoder"), kb, **overrides)
+    train(nlp, examples, optimizer, steps)
+    linker.index(progress=False)
+    add_ruler(nlp)
+    return nlp
+
+
+def add_ruler(nlp) -> None:
+    """Put an entity_ruler first that finds every mention of SENTENCES."""
+    ruler = nlp.add_pipe("entity_ruler", first=True)
+    ruler.add_patterns([{"label": "X", "pattern": form} for _, mentions in SENTENCES for form in mentions])
 
 
 def train(nlp, examples, optimizer, steps=30) -> list[float]:

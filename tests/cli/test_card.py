@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import spacy
 import srsly
-from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder, write_package
+from tiny import SENTENCES, make_linking, write_package
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
-from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.reports.model_card import model_card
 from spacy_pel.tuning.decision import Logistic
 from spacy_pel.tuning.ranking import RankTuned
@@ -32,15 +31,8 @@ for line in sys.stdin:
 
 @pytest.fixture
 def pipeline(tmp_path):
-    make_kb(tmp_path / "kb")
-    nlp, linker, examples, optimizer = make_pipeline(
-        write_encoder(tmp_path / "encoder"), KnowledgeBase(tmp_path / "kb"), model={"context": 0}
-    )
-    train(nlp, examples, optimizer)
-    linker.index(progress=False)
-    linker.tuned = Tuned(nil_threshold=0.25)
-    ruler = nlp.add_pipe("entity_ruler", first=True)
-    ruler.add_patterns([{"label": "X", "pattern": form} for _, forms in SENTENCES for form in forms])
+    nlp = make_linking(tmp_path, steps=30, model={"context": 0})
+    nlp.get_pipe("pel_linker").tuned = Tuned(nil_threshold=0.25)
     nlp.to_disk(tmp_path / "linker")
     return tmp_path / "linker"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from dataclasses import replace
 
 import pytest
 import spacy
 import srsly
-from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
+from tiny import make_kb, make_pipeline, with_codes, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
@@ -24,7 +23,7 @@ CODES = {"D009203": ("ICD10CM:I21", "ICD10CM:I21.9", "MSH:D009203"), "D001241": 
 def linker(tmp_path_factory):
     """An untrained pipeline, which links by names, with a component that must not run."""
     path = tmp_path_factory.mktemp("ground")
-    kb = make_kb(path / "kb", [replace(one, xrefs=CODES.get(one.id, ())) for one in ENTITIES])
+    kb = make_kb(path / "kb", with_codes(CODES))
     nlp, component, _, _ = make_pipeline(write_encoder(path / "encoder"), kb)
     component.index(progress=False)
     nlp.add_pipe("entity_ruler", first=True).add_patterns([{"label": "X", "pattern": "attack"}])

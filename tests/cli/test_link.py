@@ -19,7 +19,7 @@ from contextlib import suppress
 import pytest
 import spacy
 import srsly
-from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder
+from tiny import SENTENCES, make_linking
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
@@ -34,12 +34,7 @@ TIME_LIMIT = 120
 def linker(tmp_path_factory):
     """A trained pipeline whose entity_ruler knows every mention of SENTENCES."""
     path = tmp_path_factory.mktemp("link")
-    nlp, component, examples, optimizer = make_pipeline(write_encoder(path / "encoder"), make_kb(path / "kb"))
-    train(nlp, examples, optimizer, steps=200)
-    component.index(progress=False)
-    ruler = nlp.add_pipe("entity_ruler", first=True)
-    ruler.add_patterns([{"label": "X", "pattern": form} for _, mentions in SENTENCES for form in mentions])
-    nlp.to_disk(path / "linker")
+    make_linking(path, steps=200).to_disk(path / "linker")
     return path / "linker"
 
 

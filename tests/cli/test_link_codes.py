@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import spacy
 import srsly
 from spacy.tokens import Span
-from tiny import ENTITIES, SENTENCES, make_kb, make_pipeline, write_encoder
+from tiny import SENTENCES, make_linking, with_codes
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
@@ -23,12 +22,7 @@ CODES = {"D009203": ("ICD10CM:I21", "MSH:D009203"), "D001241": ("RXNORM:1191", "
 @pytest.fixture(scope="module")
 def linker(tmp_path_factory):
     path = tmp_path_factory.mktemp("link-codes")
-    kb = make_kb(path / "kb", [replace(one, xrefs=CODES.get(one.id, ())) for one in ENTITIES])
-    nlp, component, _, _ = make_pipeline(write_encoder(path / "encoder"), kb)
-    component.index(progress=False)
-    ruler = nlp.add_pipe("entity_ruler", first=True)
-    ruler.add_patterns([{"label": "X", "pattern": form} for _, mentions in SENTENCES for form in mentions])
-    nlp.to_disk(path / "linker")
+    make_linking(path, with_codes(CODES)).to_disk(path / "linker")
     return path / "linker"
 
 

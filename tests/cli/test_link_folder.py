@@ -12,7 +12,7 @@ import pytest
 import spacy
 import srsly
 from commands import TIME_LIMIT, gone, started, wait_for
-from tiny import SENTENCES, make_kb, make_pipeline, train, write_encoder
+from tiny import SENTENCES, make_linking
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
@@ -44,14 +44,10 @@ def waits(doc):
 def made(tmp_path_factory):
     """A folder with a pipeline and the code of one of its components."""
     path = tmp_path_factory.mktemp("folder")
-    nlp, component, examples, optimizer = make_pipeline(write_encoder(path / "encoder"), make_kb(path / "kb"))
-    train(nlp, examples, optimizer, steps=2)
-    component.index(progress=False)
+    nlp = make_linking(path, steps=2)
     (path / "code.py").write_text(CODE)
     spacy.util.import_file("code_of_test_link_folder", path / "code.py")
     nlp.add_pipe("of_test_link_folder", first=True)
-    ruler = nlp.add_pipe("entity_ruler", first=True)
-    ruler.add_patterns([{"label": "X", "pattern": form} for _, mentions in SENTENCES for form in mentions])
     nlp.to_disk(path / "linker")
     return path
 

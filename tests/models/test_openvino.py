@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
+from tiny import ENTITIES, SENTENCES, add_ruler, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, make_bi_encoder, row_builder
@@ -116,9 +116,7 @@ def test_processes_link_as_one(made, tmp_path):
     nlp.to_disk(tmp_path / "pipeline")
     for precision in BOTH:
         own = spacy.load(tmp_path / "pipeline", config={"components.pel_linker.model.precision": precision})
-        own.add_pipe("entity_ruler", first=True).add_patterns(
-            [{"label": "X", "pattern": form} for _, mentions in SENTENCES for form in mentions]
-        )
+        add_ruler(own)
         texts = [f"{text} Number {number}." for number in range(10) for text, _ in SENTENCES]
         alone = [[ent.kb_id_ for ent in doc.ents] for doc in own.pipe(texts)]
         together = [[ent.kb_id_ for ent in doc.ents] for doc in own.pipe(texts, n_process=2, batch_size=7)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin, Span
-from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, write_encoder
+from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, with_codes, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.mentions import xrefs
@@ -20,7 +20,7 @@ CODES = {"D009203": ("ICD10CM:I21", "SNOMEDCT_US:22298006"), "D001241": ("RXNORM
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("codes")
-    kb = make_kb(path / "kb", [replace(one, xrefs=CODES.get(one.id, ())) for one in ENTITIES])
+    kb = make_kb(path / "kb", with_codes(CODES))
     nlp, linker, _, _ = make_pipeline(write_encoder(path / "encoder"), kb)
     linker.index(progress=False)
     nlp.to_disk(path / "linker")
@@ -133,7 +133,7 @@ def test_only_entities_with_codes_are_candidates(folder, tmp_path):
 
 
 def test_negatives_of_a_training_have_codes_too(tmp_path):
-    kb = make_kb(tmp_path / "kb", [replace(one, xrefs=CODES.get(one.id, ())) for one in ENTITIES])
+    kb = make_kb(tmp_path / "kb", with_codes(CODES))
     nlp, linker, examples, optimizer = make_pipeline(
         write_encoder(tmp_path / "encoder"), kb, with_codes=["ICD10CM", "RXNORM"]
     )

@@ -26,6 +26,7 @@ from tiny import (
     make_kb,
     make_pipeline,
     train,
+    unlinked,
     write_encoder,
 )
 
@@ -60,13 +61,6 @@ def trained(folder):
 def docs(trained):
     """Docs whose entities have a label and no id."""
     return unlinked(trained)
-
-
-def unlinked(nlp):
-    docs = make_docs(nlp)
-    for doc in docs:
-        doc.ents = [Span(doc, ent.start, ent.end, label=ent.label) for ent in doc.ents]
-    return docs
 
 
 @pytest.mark.parametrize("layout", ["shared", "per_mention"])

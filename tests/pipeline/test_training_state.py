@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 import spacy
-from tiny import links, make_docs, make_examples, make_kb, make_pipeline, train, write_encoder
+from tiny import links, make_docs, make_examples, make_kb, make_pipeline, train, unlinked, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.knowledge_base import KnowledgeBase
@@ -19,13 +19,6 @@ def made(tmp_path):
     nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
     linker.index(progress=False)
     return nlp, linker, examples, optimizer
-
-
-def unlinked(nlp):
-    docs = make_docs(nlp)
-    for doc in docs:
-        doc.ents = [type(ent)(doc, ent.start, ent.end, label="X") for ent in doc.ents]
-    return docs
 
 
 def test_after_an_update_it_says_what_to_run_and_encodes_nothing(made, monkeypatch):
