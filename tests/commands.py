@@ -1,4 +1,4 @@
-"""Commands in processes of their own, which tests wait for and kill."""
+"""Commands in this process, and in processes of their own, which tests wait for and kill."""
 
 from __future__ import annotations
 
@@ -10,8 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from click.testing import Result
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+
 TIME_LIMIT = 500  # seconds
 TO_END = 20
+
+
+def pel(*words: Any, **settings: Any) -> Result:
+    """`spacy pel` with `words`, in this process."""
+    return CliRunner().invoke(pel_app, [str(word) for word in words], **settings)
+
+
+def one_line(result: Result) -> str:
+    """The only line of the error that the command has ended with."""
+    assert result.exit_code == 1, result.output
+    (line,) = result.stderr.strip().splitlines()
+    return line
 
 
 @contextmanager

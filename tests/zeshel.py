@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from on_disk import write_lines
 
 SPLITS = {
     "train": ("american_football", "fallout"),
@@ -50,12 +50,6 @@ def mentions(world: str) -> list[dict[str, Any]]:
         ids = {"context_document_id": id_of(world, 0), "label_document_id": id_of(world, meant)}
         found.append({"mention_id": f"{world}{number}", **ids, "corpus": world, **place, "category": category})
     return found
-
-
-def write_lines(path: Path, records: Iterable[Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
 
 
 def write_zeshel(folder: Path) -> Path:

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from commands import one_line
 from lookup_linker import make_doc
 from typer.testing import CliRunner
 
@@ -53,12 +54,6 @@ def test_lines_have_the_tokens_of_the_language(folder):
     for lang, recall in (("en", 1), ("de", 0)):
         assert run(folder, "--lang", lang, corpus="dev.jsonl").exit_code == 0
         assert json.loads((folder / "metrics" / "baseline-exact-alias.json").read_text())["recall_at_1"] == recall
-
-
-def one_line(result):
-    assert result.exit_code == 1, result.output
-    (line,) = result.stderr.strip().splitlines()
-    return line
 
 
 def test_errors_are_one_line_and_write_nothing(folder, monkeypatch):

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from commands import TIME_LIMIT, gone, started, wait_for
+from on_disk import contents
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
@@ -78,12 +79,7 @@ def start(made, out, *arguments):
 
 def indexes(linker):
     """The bytes of all vectors and their owners."""
-    folder = linker / "pel_linker" / "kb" / "indexes"
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def files(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return contents(linker / "pel_linker" / "kb" / "indexes")
 
 
 def test_the_vectors_of_several_workers_are_those_of_one_process(made, tmp_path):
@@ -103,14 +99,14 @@ def test_an_interrupted_index_leaves_the_kb_and_the_pipeline_that_was_there(made
     code, flag = code_in(tmp_path)
     out = tmp_path / "linkers" / "out"
     assert index(made, out, "--vectors", "names").exit_code == 0
-    before, kb = files(out), files(made / "kb")
+    before, kb = contents(out), contents(made / "kb")
     with start(made, out, "--force", "--processes", 2, "--code", code) as process:
         pid = int(wait_for(flag))
         process.send_signal(signal_sent)
         said = process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) != 0
     assert gone(pid) and "Traceback" not in said
-    assert files(out) == before and files(made / "kb") == kb
+    assert contents(out) == before and contents(made / "kb") == kb
     if signal_sent == signal.SIGINT:
         assert list(out.parent.iterdir()) == [out]
     assert index(made, out, "--force", "--processes", 1).exit_code == 0
@@ -152,13 +148,13 @@ def test_ray_gives_the_vectors_of_one_process_though_an_actor_is_killed(made, tm
     assert indexes(tmp_path / "out") == indexes(made / "one")
 
     flag.unlink()
-    kb = files(made / "kb")
+    kb = contents(made / "kb")
     with start(made, tmp_path / "stopped", "--engine", "ray", "--processes", 2, "--code", code) as process:
         pid = int(wait_for(flag))
         process.send_signal(signal.SIGINT)
         process.stderr.read()
         assert process.wait(timeout=TIME_LIMIT) != 0
-    assert gone(pid) and files(made / "kb") == kb
+    assert gone(pid) and contents(made / "kb") == kb
     assert sorted(path.name for path in tmp_path.iterdir()) == ["code.py", "flag", "out"]
 
 

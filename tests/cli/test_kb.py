@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import spacy
+from on_disk import write_lines
 from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, write_encoder, write_package
 from typer.testing import CliRunner
 
@@ -46,11 +46,6 @@ def linked(path) -> dict[str, str]:
     return dict(link for doc in docs for link in links(doc))
 
 
-def write_records(path, *records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
-
-
 def test_removed_then_added_without_training(linker, tmp_path):
     assert linked(linker)["aspirin"] == ASPIRIN
     assert kb_command("remove", linker, ASPIRIN)[0] == 0
@@ -58,9 +53,9 @@ def test_removed_then_added_without_training(linker, tmp_path):
     entity = next(e for e in ENTITIES if e.id == ASPIRIN)
     record = {key: getattr(entity, key) for key in ("id", "name", "aliases", "types", "definition")}
     more = [{"id": f"X{i}", "name": f"name {i}"} for i in range(200)]
-    code, output = kb_command("add", linker, write_records(tmp_path / "bad.jsonl", record, *more, {"id": "X200"}))
+    code, output = kb_command("add", linker, write_lines(tmp_path / "bad.jsonl", [record, *more, {"id": "X200"}]))
     assert code == 1 and 'bad.jsonl:202: "name" is missing' in output  # all or none
-    code, output = kb_command("add", linker, write_records(tmp_path / "new.jsonl", record))
+    code, output = kb_command("add", linker, write_lines(tmp_path / "new.jsonl", [record]))
     assert code == 0 and "added 1 entity; it has 12 now" in output
     assert linked(linker)["aspirin"] == ASPIRIN
     assert "added since 1" in kb_command("info", linker)[1]
@@ -73,12 +68,12 @@ def test_removed_then_added_without_training(linker, tmp_path):
 def test_many_additions_are_told(linker, tmp_path, monkeypatch):
     monkeypatch.setattr("spacy_pel.cli.kb.MANY_ADDED", 1)
     for i, is_told in enumerate((False, True)):
-        code, output = kb_command("add", linker, write_records(tmp_path / "new.jsonl", {"id": f"X{i}", "name": "new"}))
+        code, output = kb_command("add", linker, write_lines(tmp_path / "new.jsonl", [{"id": f"X{i}", "name": "new"}]))
         assert code == 0 and ("2 entities were added since" in output) == is_told
 
 
 def test_update(linker, tmp_path):
-    changed = write_records(tmp_path / "changed.jsonl", {"id": ASPIRIN, "name": "Bayer\u2019s aspirin"})
+    changed = write_lines(tmp_path / "changed.jsonl", [{"id": ASPIRIN, "name": "Bayer\u2019s aspirin"}])
     assert kb_command("update", linker, changed)[0] == 0
     assert kb_command("search", linker / "pel_linker" / "kb", "BAYER\u2019S  ASPIRIN")[1].count(ASPIRIN) == 1
 
@@ -141,7 +136,7 @@ def test_refusals(linker, tmp_path, arguments, message):
         "NOWHERE": tmp_path / "nowhere",
         "EMPTY": tmp_path / "empty",
         "BROKEN": broken.parent,
-        "RECORD": write_records(tmp_path / "record.jsonl", {"id": ASPIRIN, "name": "again"}),
+        "RECORD": write_lines(tmp_path / "record.jsonl", [{"id": ASPIRIN, "name": "again"}]),
     }
     before = (kb / "entities.sqlite").read_bytes()
     code, output = kb_command(*(places.get(argument, argument) for argument in arguments))
@@ -166,7 +161,7 @@ def test_verify_says_what_it_cannot_compare(tmp_path):
 
 
 def test_what_is_exported_builds_the_same_kb(linker, tmp_path):
-    kb_command("add", linker, write_records(tmp_path / "new.jsonl", {"id": "X1", "name": "Ähre", "xrefs": ["A:1"]}))
+    kb_command("add", linker, write_lines(tmp_path / "new.jsonl", [{"id": "X1", "name": "Ähre", "xrefs": ["A:1"]}]))
     code, output = kb_command("export", linker, tmp_path / "kb.jsonl")
     entities = list(KnowledgeBase(linker / "pel_linker" / "kb").entities())
     assert code == 0 and f"Wrote {len(entities)} entities to" in output and entities[-1].id == "X1"
@@ -186,7 +181,7 @@ def test_info_says_that_a_file_of_names_is_searched(tmp_path, monkeypatch):
 
 
 def test_the_kb_of_an_installed_package_is_changed_with_a_warning(package, linker, tmp_path):
-    new = write_records(tmp_path / "new.jsonl", {"id": "D1", "name": "Newborn"})
+    new = write_lines(tmp_path / "new.jsonl", [{"id": "D1", "name": "Newborn"}])
     code, printed = kb_command("add", package, new)
     assert code == 0 and printed.index("is an installed package: all who use") < printed.index("added 1 entity")
     assert "entities 13" in kb_command("info", package)[1]

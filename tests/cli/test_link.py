@@ -15,19 +15,20 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from functools import partial
 
 import pytest
 import spacy
 import srsly
+from commands import pel
 from tiny import SENTENCES, make_linking
-from typer.testing import CliRunner
 
-from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.linking.batches import ZONE, piped
 
 ASPIRIN, LITHIUM = SENTENCES[0][0], SENTENCES[1][0]
 TIME_LIMIT = 120
+link = partial(pel, "link")
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +47,6 @@ def source(tmp_path):
 def write(path, *lines):
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
     return path
-
-
-def link(linker, *arguments, **settings):
-    return CliRunner().invoke(pel_app, ["link", str(linker), *map(str, arguments)], **settings)
 
 
 def links(record):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import spacy
 import srsly
+from commands import pel
 from spacy.tokens import Span
 from tiny import SENTENCES, make_linking, with_codes
-from typer.testing import CliRunner
 
-from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.linking import LinkBatch
 
 CODES = {"D009203": ("ICD10CM:I21", "MSH:D009203"), "D001241": ("RXNORM:1191", "ICD10CM:T39.01", "ICD10CM:Z79.82")}
+link = partial(pel, "link")
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +32,6 @@ def source(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_text("".join(f"{sentence}\n" for sentence, _ in SENTENCES), encoding="utf-8")
     return path
-
-
-def link(linker, *arguments, **settings):
-    return CliRunner().invoke(pel_app, ["link", str(linker), *map(str, arguments)], **settings)
 
 
 def links(path):

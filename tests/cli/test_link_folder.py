@@ -12,6 +12,7 @@ import pytest
 import spacy
 import srsly
 from commands import TIME_LIMIT, gone, started, wait_for
+from on_disk import contents
 from tiny import SENTENCES, make_linking
 from typer.testing import CliRunner
 
@@ -231,7 +232,7 @@ def test_a_folder_is_never_of_two_linkers(made, corpus, tmp_path):
     nlp = spacy.load(made / "linker")
     assert link(made, corpus, out).exit_code == 0
     (out / "0.jsonl").unlink()
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    before = contents(out)
 
     def tuned(nlp):
         path = nlp.path / "pel_linker" / "cfg"
@@ -259,7 +260,7 @@ def test_a_folder_is_never_of_two_linkers(made, corpus, tmp_path):
         assert "name another folder" in result.stderr
     result = link(made, corpus, out, "--keep", "id")
     assert result.exit_code == 1 and "was begun with other settings (keep)" in result.stderr
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert contents(out) == before
 
     (tmp_path / "copy").mkdir()
     nlp.to_disk(tmp_path / "copy" / "linker")  # the same linker elsewhere goes on

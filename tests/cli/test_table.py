@@ -1,15 +1,12 @@
 """`spacy pel table`: measures of several files as one Markdown table."""
 
 import json
+from functools import partial
 
 import pytest
-from typer.testing import CliRunner
+from commands import one_line, pel
 
-from spacy_pel.cli import pel_app
-
-
-def run(*arguments):
-    return CliRunner().invoke(pel_app, ["table", *map(str, arguments)])
+run = partial(pel, "table")
 
 
 @pytest.fixture
@@ -55,12 +52,6 @@ def test_the_columns_of_an_evaluation_without_being_named(tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps(link_metrics([], set())))
     result = run(tmp_path)
     assert result.exit_code == 0 and result.output.startswith("|  | n_mentions | n_in_kb | recall_at_1 |")
-
-
-def one_line(result):
-    assert result.exit_code == 1
-    (line,) = result.stderr.strip().splitlines()
-    return line
 
 
 @pytest.mark.parametrize("column", ["recall", "corpus", "nil_curve"])

@@ -5,6 +5,7 @@ import json
 import pytest
 import spacy
 from lookup_linker import LookupLinker, documents, make_doc, sayer
+from on_disk import contents
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app, tune_nil
@@ -37,17 +38,13 @@ def run(monkeypatch, tmp_path, pipeline):
 MENTIONS = ("lithium", "D1"), ("flutter", "D2"), ("newborn", "NIL"), ("newborn", "")
 
 
-def files(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_it_writes_the_threshold_and_nothing_else(run, pipeline):
-    before = files(pipeline)
+    before = contents(pipeline)
     linker = LookupLinker(FOUND, {"D1", "D2"})
     result = run(linker, *MENTIONS)
     assert result.exit_code == 0, result.output
-    after = files(pipeline)
-    cfg = pipeline / "pel_linker" / "cfg"
+    after = contents(pipeline)
+    cfg = "pel_linker/cfg"
     written = json.loads(after.pop(cfg))
     calibration = Calibration(*written.pop("calibration"))
     tuned_with = {
@@ -78,13 +75,13 @@ def test_too_few_that_cost_right_answers_are_not_kept_but_by_force(run, pipeline
     """One threshold for a NIL mention with a high score would take three right links with it."""
     found = {"lithium": [("D1", 0.4)], "flutter": [("D2", 0.5)], "tremor": [("D1", 0.6)], "newborn": [("D1", 0.9)]}
     mentions = [("lithium", "D1"), ("flutter", "D2"), ("tremor", "D1"), ("newborn", "NIL")]
-    before = files(pipeline)
+    before = contents(pipeline)
     result = run(LookupLinker(found, {"D1", "D2"}), *mentions)
-    assert result.exit_code == 0 and files(pipeline) == before
+    assert result.exit_code == 0 and contents(pipeline) == before
     said = " ".join(result.output.split())
     assert "too few for a NIL threshold" in said and "25% of these mentions are right, without one 75%" in said
     assert run(LookupLinker(found, {"D1", "D2"}), *mentions, options=["--force"]).exit_code == 0
-    assert files(pipeline) != before
+    assert contents(pipeline) != before
 
 
 @pytest.mark.parametrize("options", [(), ("--by-score",)], ids=["by all", "by score"])
@@ -98,11 +95,11 @@ def test_the_score_can_be_asked_to_decide_alone(run, pipeline, options):
 
 
 def test_a_corpus_without_nil_is_refused_by_name(run, pipeline):
-    before = files(pipeline)
+    before = contents(pipeline)
     result = run(LookupLinker(FOUND, {"D1", "D2"}), *MENTIONS[:2])
     assert result.exit_code == 1
     assert "dev.spacy: of 2 annotated mentions 0 are NIL" in result.stderr
-    assert files(pipeline) == before
+    assert contents(pipeline) == before
 
 
 def test_a_target(run, pipeline):
@@ -122,15 +119,15 @@ def test_a_target(run, pipeline):
     ],
 )
 def test_a_target_that_cannot_be_had(run, pipeline, target, message):
-    before = files(pipeline)
+    before = contents(pipeline)
     mentions = ("newborn", "D1"), ("flutter", "NIL"), ("lithium", "D1")
     result = run(LookupLinker(FOUND, {"D1", "D2"}), *mentions, options=["--target", target])
     assert result.exit_code == 1 and message in " ".join(result.stderr.split())
-    assert files(pipeline) == before
+    assert contents(pipeline) == before
 
 
 def test_no_candidate_at_all_is_one_line(run, pipeline):
-    before = files(pipeline)
+    before = contents(pipeline)
     result = run(LookupLinker({}, {"D1"}), ("lithium", "D1"), ("newborn", "NIL"))
     assert result.exit_code == 1 and "dev.spacy: no mention has a candidate" in " ".join(result.stderr.split())
-    assert files(pipeline) == before
+    assert contents(pipeline) == before

@@ -6,8 +6,8 @@ import re
 
 import pytest
 import spacy
+from on_disk import write_lines
 from typer.testing import CliRunner
-from zeshel import write_lines
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs

@@ -7,8 +7,9 @@ import re
 
 import pytest
 import spacy
+from on_disk import write_lines
 from typer.testing import CliRunner
-from zeshel import MENTIONS, documents, id_of, mentions, write_lines, write_zeshel
+from zeshel import MENTIONS, documents, id_of, mentions, write_zeshel
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs

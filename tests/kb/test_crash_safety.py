@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from on_disk import contents, names
 
 from spacy_pel.errors import PelError
 from spacy_pel.files.folders import left_aside
@@ -70,18 +71,10 @@ def run_killed(script: str, path, after: float | None = None) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def names(folder) -> set[str]:
-    return {file.name for file in folder.iterdir()}
-
-
-def files(folder) -> set[str]:
-    return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
-
-
 def check_files(kb: KnowledgeBase) -> None:
     """No file is there but those that `meta` names, and all of these are as they were written."""
     named = {file["name"] for record in kb.meta["indexes"].values() for file in record["files"].values()}
-    assert files(kb.path) == {"entities.sqlite", *named} and verify(kb) == []
+    assert set(contents(kb.path)) == {"entities.sqlite", *named} and verify(kb) == []
 
 
 @pytest.fixture

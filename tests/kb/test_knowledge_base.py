@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from on_disk import contents, names
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
@@ -21,14 +22,6 @@ from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 def numbered(n: int) -> list[Entity]:
     return [Entity(id=f"C{i:07}", name=f"compound {i}") for i in range(n)]
-
-
-def folder(path) -> set[str]:
-    return {file.name for file in path.iterdir()}
-
-
-def files(path) -> set[str]:
-    return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
 
 
 def answers(kb: KnowledgeBase, queries: np.ndarray) -> tuple:
@@ -135,7 +128,7 @@ def test_create_refuses_double_ids_and_no_entities(tmp_path):
         KnowledgeBase.create(tmp_path / "kb", double)
     with pytest.raises(PelError, match="no entities"):
         KnowledgeBase.create(tmp_path / "kb", [])
-    assert folder(tmp_path) == set()
+    assert names(tmp_path) == set()
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
@@ -156,7 +149,7 @@ def test_index_then_search(indexed, vectors, entities):
     )
     assert (index.n_vectors, index.n_missing) == (5, 0)
     assert answers(again, vectors) == answers(indexed, vectors)
-    assert again.size_bytes == sum((again.path / file).stat().st_size for file in files(again.path))
+    assert again.size_bytes == sum(map(len, contents(again.path).values()))
 
 
 def test_index_again_replaces_the_vectors(indexed, vectors):
@@ -164,7 +157,7 @@ def test_index_again_replaces_the_vectors(indexed, vectors):
     before = answers(other, vectors)
     held = other.entity_index()
     indexed.index([-vectors], dim=8, metric="dot", fingerprint="abc")
-    assert files(indexed.path) == {"entities.sqlite", "indexes/abc/vectors-2.npy", "indexes/abc/owners-2.npy"}
+    assert set(contents(indexed.path)) == {"entities.sqlite", "indexes/abc/vectors-2.npy", "indexes/abc/owners-2.npy"}
     assert indexed.entity_index().metric == "dot"
     assert indexed.entity_index().search(-vectors, 1)[1].ravel().tolist() == [0, 1, 2, 3, 4]
     assert held.search(vectors, 3)[0].tolist() != before[0]  # of the same encoder: at once what is there now
@@ -194,10 +187,10 @@ def failing(vectors):
     ],
 )
 def test_bad_vectors_leave_the_kb_as_it_was(indexed, vectors, blocks, message):
-    before, there, meta = answers(indexed, vectors), files(indexed.path), dict(indexed.meta)
+    before, there, meta = answers(indexed, vectors), contents(indexed.path), dict(indexed.meta)
     with pytest.raises((PelError, RuntimeError), match=message):
         indexed.index(blocks(vectors), dim=8, metric="cosine", fingerprint="new")
-    assert files(indexed.path) == there
+    assert contents(indexed.path) == there
     for kb in (indexed, KnowledgeBase(indexed.path)):
         assert kb.meta == meta and answers(kb, vectors) == before
 
@@ -304,12 +297,12 @@ def test_copy(indexed, vectors, tmp_path):
     assert copy.path == tmp_path / "linker" / "kb"
     assert copy.meta == indexed.meta and answers(copy, vectors) == answers(indexed, vectors)
     assert list(copy.entities()) == list(indexed.entities())
-    assert folder(copy.path.parent) == {"kb"}
+    assert names(copy.path.parent) == {"kb"}
 
 
 def test_copy_without_vectors(indexed, tmp_path):
     copy = indexed.copy_to(tmp_path / "copy", indexes=())
-    assert folder(copy.path) == {"entities.sqlite"} and not copy.indexes
+    assert names(copy.path) == {"entities.sqlite"} and not copy.indexes
     assert list(copy.entities()) == list(indexed.entities()) and copy.meta["counts"] == indexed.meta["counts"]
     assert copy.copy_to(tmp_path / "again").path.is_dir()
 
@@ -328,7 +321,7 @@ def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path
     other = KnowledgeBase.create(tmp_path / "other", numbered(5))
     other.index([vectors[::-1]], dim=8, metric="cosine", fingerprint="xyz")
     replaced = other.copy_to(indexed.path)
-    assert folder(tmp_path) == {"kb", "other"}
+    assert names(tmp_path) == {"kb", "other"}
     assert replaced.entity_index("xyz").search(vectors, 1)[1].ravel().tolist() == [4, 3, 2, 1, 0]
     assert answers(indexed, vectors) == before
     # What needs the path again says so instead of mixing two KBs.
@@ -336,7 +329,7 @@ def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path
         indexed.copy_to(tmp_path / "third")
     with ThreadPoolExecutor(1) as pool, pytest.raises(PelError, match="another KB has taken its place"):
         pool.submit(list, indexed).result()
-    assert folder(tmp_path) == {"kb", "other"}
+    assert names(tmp_path) == {"kb", "other"}
 
 
 def test_a_copy_has_what_was_indexed_since(indexed, vectors, tmp_path):
@@ -353,7 +346,7 @@ def test_copy_refuses_a_kb_that_changes_meanwhile(indexed, vectors, tmp_path, mo
     monkeypatch.setattr(KnowledgeBase, "_notice_changes", lambda self: None)
     with pytest.raises(PelError, match="has changed since it was opened"):
         stale.copy_to(tmp_path / "copy")
-    assert folder(tmp_path) == {"kb"}
+    assert names(tmp_path) == {"kb"}
 
 
 def test_create_replaces_only_a_kb_and_only_when_asked(kb, tmp_path, caplog):
@@ -362,7 +355,7 @@ def test_create_replaces_only_a_kb_and_only_when_asked(kb, tmp_path, caplog):
     with caplog.at_level(logging.INFO, logger="spacy_pel"):
         assert len(KnowledgeBase.create(kb.path, numbered(2), overwrite=True)) == 2
     assert "removed the folder that was there before" in caplog.text
-    assert folder(tmp_path) == {"kb"}
+    assert names(tmp_path) == {"kb"}
 
 
 def test_a_kb_with_a_hidden_file_of_the_system_is_replaced(kb):

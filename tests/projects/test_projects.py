@@ -15,13 +15,14 @@ import pytest
 import spacy
 import srsly
 import torch
+from on_disk import write_lines
 from spacy.vocab import Vocab
 from thinc.api import Config
 from tiny import ENTITIES, make_docs, make_kb, make_pipeline, write_encoder
 from tiny import SENTENCES as LINKED
 from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
-from zeshel import SPLITS, write_lines, write_zeshel
+from zeshel import SPLITS, write_zeshel
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs, write_docs

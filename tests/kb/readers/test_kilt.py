@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from zeshel import write_lines
+from on_disk import write_lines
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity

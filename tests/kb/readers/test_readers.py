@@ -1,9 +1,9 @@
 """What holds for every reader: options, gzip, names that are too long, scispaCy's own format."""
 
 import gzip
-import json
 
 import pytest
+from on_disk import write_lines
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
@@ -11,13 +11,8 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import READERS, read
 
 
-def jsonl(path, *records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
-
-
 def test_options_that_are_not_set_do_not_matter(tmp_path):
-    path = jsonl(tmp_path / "kb.jsonl", {"id": "D1", "name": "Fever"})
+    path = write_lines(tmp_path / "kb.jsonl", [{"id": "D1", "name": "Fever"}])
     assert list(read("jsonl", path, types=[], language="", subtree=False)) == [Entity("D1", "Fever")]
 
 
@@ -55,14 +50,13 @@ def test_gzip(tmp_path, format):
 
 def test_names_of_10000_characters_are_left_out_and_counted(tmp_path):
     long = "x" * 10_000
-    path = jsonl(
-        tmp_path / "kb.jsonl",
+    given = [
         {"id": "D1", "name": "Fever", "aliases": [long, "Pyrexia"]},
         {"id": "D2", "name": long, "aliases": ["Aspirin", "ASA"]},
         {"id": "D3", "name": long},
         {"id": "D4", "name": "y" * 3000},
-    )
-    records = read("jsonl", path)
+    ]
+    records = read("jsonl", write_lines(tmp_path / "kb.jsonl", given))
     assert list(records) == [
         Entity("D1", "Fever", ("Pyrexia",)),
         Entity("D2", "Aspirin", ("ASA",)),
@@ -73,7 +67,7 @@ def test_names_of_10000_characters_are_left_out_and_counted(tmp_path):
 
 @pytest.mark.parametrize("field", ["id", "name", "definition"])
 def test_nul_characters(tmp_path, field):
-    path = jsonl(tmp_path / "kb.jsonl", {"id": "D1", "name": "Fever"} | {field: "a\0b"})
+    path = write_lines(tmp_path / "kb.jsonl", [{"id": "D1", "name": "Fever"} | {field: "a\0b"}])
     with pytest.raises(
         PelError, match=r"kb\.jsonl:1: .* has a NUL character in its texts; remove it\. Not right: 1 of 1 "
     ):
@@ -81,7 +75,9 @@ def test_nul_characters(tmp_path, field):
 
 
 def test_a_type_name_for_every_type(tmp_path):
-    path = jsonl(tmp_path / "kb.jsonl", {"id": "D1", "name": "Fever", "types": ["T184"], "type_names": ["Sign", "x"]})
+    path = write_lines(
+        tmp_path / "kb.jsonl", [{"id": "D1", "name": "Fever", "types": ["T184"], "type_names": ["Sign", "x"]}]
+    )
     with pytest.raises(
         PelError, match=r'kb\.jsonl:1: "D1" has 1 types and 2 names; name each type\. Not right: 1 of 1 '
     ):
@@ -94,7 +90,7 @@ def test_blank_values_are_left_out_and_counted(tmp_path, format):
     if format == "jsonl":
         lists |= {"xrefs": [" ", "MESH:D005334"], "type_names": ["Sign or Symptom", "none", "Finding"]}
     keys = ("id", "name") if format == "jsonl" else ("concept_id", "canonical_name")
-    path = jsonl(tmp_path / "kb.jsonl", dict(zip(keys, ("D1 ", "Fever"), strict=True)) | lists)
+    path = write_lines(tmp_path / "kb.jsonl", [dict(zip(keys, ("D1 ", "Fever"), strict=True)) | lists])
     records = read(format, path)
     (fever,) = records
     assert fever.id == "D1"
@@ -114,17 +110,19 @@ def test_scispacy(tmp_path):
         "types": ["T184"],
         "definition": "Hot.",
     }
-    path = jsonl(tmp_path / "kb.jsonl", record, {"concept_id": "C2", "canonical_name": "Chill", "definition": None})
+    path = write_lines(
+        tmp_path / "kb.jsonl", [record, {"concept_id": "C2", "canonical_name": "Chill", "definition": None}]
+    )
     assert list(read("scispacy", path)) == [
         Entity("C0015967", "Fever", ("Pyrexia",), ("T184",), "Hot."),
         Entity("C2", "Chill"),
     ]
     with pytest.raises(PelError, match=r'kb\.jsonl:1: it has a "concept_id" .*; say --format scispacy'):
         list(read(None, path))
-    jsonl(path, record, {"concept_id": "C2"})
+    write_lines(path, [record, {"concept_id": "C2"}])
     with pytest.raises(PelError, match=r'kb\.jsonl:2: "canonical_name" is missing or empty'):
         list(read("scispacy", path))
-    jsonl(path, record, record)
+    write_lines(path, [record, record])
     with pytest.raises(PelError, match=r'kb\.jsonl:2: the id "C0015967" is that of line 1'):
         list(read("scispacy", path))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from on_disk import write_lines
 from typer.testing import CliRunner
-from zeshel import WORLDS, id_of, write_lines, write_zeshel
+from zeshel import WORLDS, id_of, write_zeshel
 
 from spacy_pel.cli import pel_app
 from spacy_pel.errors import PelError
