@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pkgutil
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import srsly
 from confection import Config, ConfigValidationError
 from pages import run
+from project_files import ROOT, load_script
 from tiny import make_pipeline, train, write_encoder
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -27,7 +26,6 @@ from spacy_pel.search.explanation import Explanation, Parts, ScoredEntity
 from spacy_pel.tuning.calibration import Calibration
 from spacy_pel.tuning.tuned import Tuned
 
-ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 QUICKSTART = Path("projects", "quickstart")
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -41,14 +39,7 @@ SENTENCES = [
 RANDOM = {"@misc": "spacy_pel.RandomNegatives.v1", "n": 8}
 
 
-def load_hooks() -> Any:
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-hooks = load_hooks()
+hooks = load_script(ROOT / "docs" / "hooks.py", "docs_hooks")
 COMMANDS = hooks.leaves(get_command(pel_app))
 
 

