@@ -289,9 +289,15 @@ def test_a_corpus_without_ids_is_found_at_initialisation(nlp, ranker):
         ranker.initialize(lambda: examples, nlp=nlp)
 
 
-def test_each_mention_is_searched_once(nlp, linker, ranker, tmp_path, monkeypatch):
-    asked, find = [], linker.find
-    monkeypatch.setattr(type(linker), "find", lambda self, spans, k, **o: asked.extend(spans) or find(spans, k, **o))
+@pytest.fixture
+def asked(linker, monkeypatch):
+    """The spans that the linker is asked for."""
+    spans, find = [], linker.find
+    monkeypatch.setattr(type(linker), "find", lambda self, own, k, **o: spans.extend(own) or find(own, k, **o))
+    return spans
+
+
+def test_each_mention_is_searched_once(nlp, linker, ranker, asked, tmp_path):
     examples = make_examples(nlp)
     file = tmp_path / "candidates.jsonl"
     for _ in range(2):
@@ -319,14 +325,6 @@ def test_initialize_makes_all_examples_once(nlp, ranker, monkeypatch):
     monkeypatch.setattr("spacy_pel.pipeline.learning.EXAMPLES_CHECKED", 2)
     ranker.initialize(lambda: (made.append(eg) or eg for eg in examples), nlp=nlp)
     assert len(made) == len(examples) + 2
-
-
-@pytest.fixture
-def asked(linker, monkeypatch):
-    """The spans that the linker is asked for."""
-    spans, find = [], linker.find
-    monkeypatch.setattr(type(linker), "find", lambda self, own, k, **o: spans.extend(own) or find(own, k, **o))
-    return spans
 
 
 def test_candidates_of_a_streamed_corpus_are_kept_too(nlp, ranker, asked, tmp_path):

@@ -60,11 +60,16 @@ def test_negatives_are_refreshed_every_so_many_steps(pipeline, monkeypatch):
     assert refreshed == [0, 3, 6]
 
 
+def pipeline_of(refresh_negatives):
+    """One whose linker does that when it is to refresh its negatives."""
+    pipe = SimpleNamespace(refresh_negatives=refresh_negatives)
+    return SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
+
+
 def steps_of(every, n=40):
     """The steps at which negatives are refreshed."""
     refreshed = []
-    pipe = SimpleNamespace(refresh_negatives=lambda sample: refreshed.append(step))
-    nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
+    nlp = pipeline_of(lambda sample: refreshed.append(step))
     callback = registry.resolve({"block": {"@callbacks": "spacy_pel.refresh_negatives.v1", "every": every}})["block"]
     for step in range(n):
         callback(nlp, {"step": step, "epoch": 0})
@@ -103,8 +108,7 @@ def test_the_last_step_has_no_refresh(pipeline, monkeypatch, max_steps, expected
 
 def test_a_training_that_starts_again_has_the_list_again():
     callback, refreshed = RefreshNegatives(every=[0, 2]), []
-    pipe = SimpleNamespace(refresh_negatives=lambda sample: refreshed.append(step))
-    nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
+    nlp = pipeline_of(lambda sample: refreshed.append(step))
     for step in [0, 1, 2, 3, 0, 1, 2]:
         callback(nlp, {"step": step, "epoch": 0})
     assert refreshed == [0, 2, 0, 2]
@@ -128,8 +132,7 @@ def test_another_sample_is_refused(sample):
 )
 def test_samples_of_the_refreshes(sample, expected):
     callback, taken = RefreshNegatives(every=[0, 2, 3], sample=sample), []
-    pipe = SimpleNamespace(refresh_negatives=taken.append)
-    nlp = SimpleNamespace(config={"training": {"frozen_components": []}}, pipeline=[("pel_linker", pipe)])
+    nlp = pipeline_of(taken.append)
     for _ in range(2):  # a training that starts again begins with the first
         for step in range(5):
             callback(nlp, {"step": step, "epoch": 0})

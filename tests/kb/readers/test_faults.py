@@ -7,6 +7,7 @@ import random
 import warnings
 
 import pytest
+from reading import read_all
 
 from spacy_pel.errors import PelError
 from spacy_pel.files import lines
@@ -54,9 +55,7 @@ def mesh_written(folder, records):
 
 def mesh_file(folder, bad):
     records = [mesh_record(f"D{i}") for i in range(GOOD)] + [mesh_record("")] * bad
-    return written(
-        folder / "desc.xml", f"<DescriptorRecordSet>{''.join(records)}</DescriptorRecordSet>"
-    ), ": record 301"
+    return mesh_written(folder, records), ": record 301"
 
 
 def mesh_file_of_broken_xml(folder, bad):
@@ -94,20 +93,12 @@ def records_of(format, path, **options):
     return read(format.split(",")[0], path.parent if format == "umls" else path, **options)
 
 
-def read_all(records):
-    """How many entities they are, and what was warned of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        count = sum(1 for _ in records)
-    return count, [str(warning.message) for warning in caught]
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_one_bad_record_is_left_out_and_named(tmp_path, format):
     path, place = FORMATS[format](tmp_path, 1)
     records = records_of(format, path)
-    count, warned = read_all(records)
-    assert count == GOOD and len(warned) == 1 and warned[0].startswith(f"{path}{place}: ")
+    found, warned = read_all(records)
+    assert len(found) == GOOD and len(warned) == 1 and warned[0].startswith(f"{path}{place}: ")
     assert records.skipped["records that are not right"] == 1
 
 
@@ -133,8 +124,8 @@ def test_five_are_named_and_all_counted(tmp_path):
     rows = [f"D{i},name" if i % 150 else f"D{i}" for i in range(1500)]
     path = written(tmp_path / "kb.csv", "\n".join(["id,name", *rows]))
     records = read("csv", path)
-    count, warned = read_all(records)
-    assert count == 1490 and len(warned) == 6
+    found, warned = read_all(records)
+    assert len(found) == 1490 and len(warned) == 6
     assert [warning.split(": ")[0] for warning in warned[:5]] == [f"{path}:{2 + 150 * i}" for i in range(5)]
     assert warned[5] == f"{path}: 10 records in all are not right"
     assert records.skipped["records that are not right"] == 10
@@ -163,8 +154,8 @@ def test_a_quote_that_is_not_closed_costs_its_lines(tmp_path):
     rows[10] = 'D10,"name'
     rows[12] = 'D12,"name"'
     path = written(tmp_path / "kb.csv", "\n".join(["id,name", *rows]))
-    count, warned = read_all(read("csv", path))
-    assert count == 397 and warned[0].startswith(f"{path}:12: ") and "(up to line 14)" in warned[0]
+    found, warned = read_all(read("csv", path))
+    assert len(found) == 397 and warned[0].startswith(f"{path}:12: ") and "(up to line 14)" in warned[0]
     assert warned[1:] == [f"{path}: 3 records in all are not right"]
     rows[12] = "D12,name"
     written(path, "\n".join(["id,name", *rows]))
@@ -177,16 +168,16 @@ def test_a_row_that_is_not_utf8(tmp_path):
     rows = [f"D{i},name".encode() for i in range(200)]
     rows[7] = "D7,Fièvre".encode("latin-1")
     path.write_bytes(b"\n".join([b"id,name", *rows]))
-    count, warned = read_all(read("csv", path))
-    assert count == 199 and warned == [f"{path}:9: the row is not UTF-8; save the file as UTF-8."]
+    found, warned = read_all(read("csv", path))
+    assert len(found) == 199 and warned == [f"{path}:9: the row is not UTF-8; save the file as UTF-8."]
 
 
 def test_a_record_of_mesh_without_its_end(tmp_path):
     records = [mesh_record(f"D{i}") for i in range(GOOD)]
     records[6] = records[6].replace("</DescriptorRecord>", "")
     path = mesh_written(tmp_path, records)
-    count, warned = read_all(read("mesh", path))
-    assert count == GOOD - 1 and len(warned) == 1 and "is not XML" in warned[0]
+    found, warned = read_all(read("mesh", path))
+    assert len(found) == GOOD - 1 and len(warned) == 1 and "is not XML" in warned[0]
     written(path, f"<DescriptorRecordSet>{''.join(records[:6])}</DescriptorRecordSet>"[:-40])
     with pytest.raises(PelError, match=r"desc\.xml:6: is not XML at column \d+ \(the file breaks off there\)"):
         list(read("mesh", path))

@@ -2,10 +2,10 @@
 
 import gzip
 import re
-import warnings
 
 import pytest
 from project_files import DATA, needs_data
+from reading import read_all
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
@@ -161,18 +161,10 @@ BROKEN = {
 BONE = "\n[Term]\nid: X:1\nname: bone\n"
 
 
-def read_all(path, **options):
-    """The entities, and what was warned of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = list(read_obo(path, **options))
-    return found, [str(warning.message) for warning in caught]
-
-
 @pytest.mark.parametrize("line", BROKEN)
 def test_a_broken_line_costs_at_most_that_line(tmp_path, line):
     path = write(tmp_path, BONE, line, '\nsynonym: "hard part" EXACT []\nxref: Y:1\n', CHILL)
-    (bone, chill), warned = read_all(path)
+    (bone, chill), warned = read_all(read_obo(path))
     aliases, definition = (BROKEN[line], "") if isinstance(BROKEN[line], tuple) else ((), BROKEN[line])
     assert bone == Entity("X:1", "bone", (*aliases, "hard part"), ("phenotypes",), definition, ("Y:1",), "X")
     assert chill.id == "HP:0025143"
@@ -198,7 +190,7 @@ property_value: anything http://x.org/File\:y xsd:string
 is_obsolete: false
 """
     path = write(tmp_path, lines)
-    (bone,), warned = read_all(path, strict=True)
+    (bone,), warned = read_all(read_obo(path, strict=True))
     xrefs = ("http://x.org/y#z", "Y:4", "Y:5")
     definition = 'A\nbone, "hard" one.'
     assert bone == Entity("X:1", "bone {really} !", ("os", "ossum"), ("two words",), definition, xrefs, "X")
@@ -208,11 +200,10 @@ is_obsolete: false
 def test_five_broken_lines_are_named_and_all_counted(tmp_path):
     path = write(tmp_path, BONE, "xref: a b\n" * 7 + "xref: Y:1\n" * 7)
     records = read_obo(path)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert len(list(records)) == 1
-    assert [str(w.message).partition(": ")[0] for w in caught[:-1]] == [f"{path}:{line}" for line in range(7, 12)]
-    assert str(caught[-1].message) == f"{path}: 7 lines in all are not right"
+    found, warned = read_all(records)
+    assert len(found) == 1
+    assert [warning.partition(": ")[0] for warning in warned[:-1]] == [f"{path}:{line}" for line in range(7, 12)]
+    assert warned[-1] == f"{path}: 7 lines in all are not right"
     assert records.skipped == {"lines that are not right": 7}
 
 
@@ -230,7 +221,7 @@ def test_five_broken_lines_are_named_and_all_counted(tmp_path):
 )
 def test_what_costs_a_term(tmp_path, terms, left, message):
     path = write(tmp_path, *terms)
-    found, warned = read_all(path)
+    found, warned = read_all(read_obo(path))
     assert len(found) == left and len(warned) == 1 and re.search(message, warned[0])
     with pytest.raises(PelError, match=message):
         list(read_obo(path, strict=True))
@@ -238,7 +229,7 @@ def test_what_costs_a_term(tmp_path, terms, left, message):
 
 def test_a_broken_id_costs_the_term(tmp_path):
     path = write(tmp_path, CHILL, BONE.replace("X:1", "X 1"))
-    found, warned = read_all(path)
+    found, warned = read_all(read_obo(path))
     assert len(found) == 1 and [warning.split(": ")[0] for warning in warned] == [f"{path}:9", f"{path}:8"]
     with pytest.raises(PelError, match=r"hp\.obo:9: is not OBO \(expected `id: ID`\)"):
         list(read_obo(path, strict=True))
@@ -249,7 +240,7 @@ def test_no_term_is_left(tmp_path):
         list(read_obo(write(tmp_path, OBSOLETE)))
     path = write(tmp_path, CHILL.replace("Chills", "a\0b"))
     with pytest.raises(PelError, match=r"hp\.obo: no term is left; .*1 terms without a name\. .*hp\.obo:6: the line"):
-        read_all(path)
+        read_all(read_obo(path))
     path.write_text("id,name\nD1,Fever\n")
     with pytest.raises(PelError, match=r"hp\.obo:1: is not OBO .* Not right: 2 of 2 lines\. More than 50 %"):
         list(read_obo(path))
@@ -258,7 +249,7 @@ def test_no_term_is_left(tmp_path):
 def test_other_encodings_and_half_a_gzip_file(tmp_path):
     path = write(tmp_path)
     path.write_bytes((HEADER + CHILL.replace("Chills", "Fièvre") + BONE).encode("latin-1"))
-    (bone,), warned = read_all(path)
+    (bone,), warned = read_all(read_obo(path))
     assert bone.name == "bone" and warned == [f"{path}:6: byte 9 of the line is not UTF-8; save the file as UTF-8."]
     path.write_bytes(b"\xef\xbb\xbf" + CHILL.strip().replace("\n", "\r\n").encode())
     assert [entity.name for entity in read_obo(path)] == ["Chills"]
@@ -274,7 +265,8 @@ def test_hostile_lines_take_linear_time(tmp_path, tag):
     starts = ("", '"', '"a" ', '"a" [', '"a" EXACT ', '"a" EXACT [')
     parts = ("a", " ", "\\", "\\a", '"', '"a",', "a, ", 'a "b", ', "{", '{"a"', "}", "!", "[", "]", "http://", "a\\ ")
     lines = [f"{tag}: {start}{part * (100_000 // len(part))} \x01(" for start in starts for part in parts]
-    assert len(read_all(write(tmp_path, BONE, "\n".join(lines), "\nname: bone" * len(lines)))[0]) == 1
+    path = write(tmp_path, BONE, "\n".join(lines), "\nname: bone" * len(lines))
+    assert len(read_all(read_obo(path))[0]) == 1
 
 
 @pytest.mark.slow
@@ -285,16 +277,14 @@ def test_hostile_lines_take_linear_time(tmp_path, tag):
 def test_real_ontologies(name, terms, broken, first):
     path = DATA / "craft" / f"{name}.obo"
     records = read_obo(path)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        entities = list(records)
+    entities, warned = read_all(records)
     assert len(entities) == len({entity.id for entity in entities}) == terms
     # No definition is lost: where a line of one is broken, it is so in the brackets.
     with path.open(encoding="utf-8") as file:
         stanzas = [stanza for stanza in file.read().split("\n\n") if stanza.startswith("[Term]")]
     kept = [stanza for stanza in stanzas if "\nis_obsolete: true" not in stanza]
     assert sum(bool(entity.definition) for entity in entities) == sum("\ndef: " in stanza for stanza in kept)
-    assert records.skipped["lines that are not right"] == broken and len(caught) == min(broken, 5) + (broken > 5)
-    assert str(caught[0].message).startswith(f"{path}:{first}: is not OBO")
+    assert records.skipped["lines that are not right"] == broken and len(warned) == min(broken, 5) + (broken > 5)
+    assert warned[0].startswith(f"{path}:{first}: is not OBO")
     with pytest.raises(PelError, match=rf"{name}\.obo:{first}: is not OBO \(expected .*\); mend the line"):
         list(read_obo(path, strict=True))
