@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -55,10 +56,19 @@ def gone(pid: int | str) -> bool:
     """Whether a process ends within `TO_END` seconds."""
     until = time.monotonic() + TO_END
     while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] == "Z":
-                return True
-        except OSError:
+        if not _runs(int(pid)):
             return True
         time.sleep(0.05)
     return False
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there; a zombie, where /proc tells it from others, is not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except OSError:
+        return True

@@ -76,11 +76,11 @@ def test_tuning_fits_the_same(folder):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "tune-lexical", "tune-nil", "baselines", "convert"])
-def test_a_line_that_is_wrong_is_one_line_in_each(folder, command):
+def test_a_line_that_is_wrong_is_one_line_in_each(folder, tmp_path, command):
     broken = folder / "broken.jsonl"
-    arguments = {"convert": (broken, folder / "no.spacy"), "baselines": (folder / "kb", broken, folder / "no")}
+    arguments = {"convert": (broken, tmp_path / "no.spacy"), "baselines": (folder / "kb", broken, tmp_path / "no")}
     result = pel(command, *arguments.get(command, (folder / "linker", broken)))
-    assert result.exit_code == 1 and not list(folder.glob("no*"))
+    assert result.exit_code == 1 and not list(tmp_path.iterdir())
     (line,) = [line for line in result.stderr.splitlines() if "✘" in line]
     assert re.search(r'broken\.jsonl:4: "ents"\[0\]: start 0 and end 99 are no span of the text', line)
 

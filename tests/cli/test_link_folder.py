@@ -163,7 +163,8 @@ def test_shards_without_a_source_are_named_and_not_counted(made, corpus, tmp_pat
     assert json.loads((out / "_manifest.json").read_bytes())["counts"]["shards"] == 4
 
 
-def test_a_worker_that_is_killed_is_started_again_and_loses_nothing(made, corpus, tmp_path):
+def test_a_worker_that_is_killed_is_started_again_and_loses_nothing(made, corpus, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     out, flag = tmp_path / "out", tmp_path / "flag"
     write(corpus / "1.jsonl", [*({"id": f"1-{i}", "text": TEXTS[i % 6]} for i in range(9)), waiting("1-9", flag)])
     with start(made, corpus, out, "--processes", 2) as process:

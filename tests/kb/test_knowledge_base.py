@@ -276,13 +276,14 @@ import numpy as np
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 def memory(kind):
-    return int(re.search(kind + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+    return sum(map(int, re.findall(kind + r":\\s+(\\d+)", open("/proc/self/status").read()))) / 1024
 
-anonymous, mapped = memory("RssAnon"), memory("RssFile")
+MAPPED = "Rss(?:File|Shmem)"  # a file in tmpfs counts as shared memory
+anonymous, mapped = memory("RssAnon"), memory(MAPPED)
 kb = KnowledgeBase(sys.argv[1])
-opened = memory("RssFile") - mapped
+opened = memory(MAPPED) - mapped
 kb.entity_index().search(np.ones((2, 128), dtype="float32"), 4)
-print(opened, memory("RssFile") - mapped, memory("RssAnon") - anonymous)
+print(opened, memory(MAPPED) - mapped, memory("RssAnon") - anonymous)
 """
     run = subprocess.run([sys.executable, "-c", script, kb.path], capture_output=True, text=True, check=True)
     opened, searched, anonymous = map(float, run.stdout.split())

@@ -14,6 +14,7 @@ from project_files import PROJECTS, load_script
 from typer import Exit
 
 SCRIPTS = PROJECTS / "corpus" / "scripts"
+of_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 ABSTRACTS = "".join(
     f"{pmid}|t|Fever.\n{pmid}|a|Pain after aspirin.\n{pmid}\t0\t5\tFever\tDisease\tD1\n\n" for pmid in (101, 102, 103)
 )
@@ -101,6 +102,7 @@ if __name__ == "__main__":
 """
 
 
+@of_linux
 def test_workers_are_found_below_their_driver(script, tmp_path):
     processes = script("processes")
     (tmp_path / "driver.py").write_text(WITH_WORKER)
@@ -115,6 +117,7 @@ def test_workers_are_found_below_their_driver(script, tmp_path):
     assert not processes.is_alive(driver.pid) and processes.workers(driver.pid) == []
 
 
+@of_linux
 def test_pages_of_mapped_files_are_counted_by_folder(script, tmp_path):
     processes = script("processes")
     path = tmp_path / "kb" / "vectors"

@@ -301,6 +301,7 @@ def test_new_project_on_bc5cdr(made_data, tiny_bert, tmp_path):
     assert "pel_linker" in spacy.load(folder / "linker").pipe_names
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
     nlp, *_ = make_pipeline(tiny_bert, make_kb(tmp_path / "kb"))
     nlp.to_disk(tmp_path / "pipeline")

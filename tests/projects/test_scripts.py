@@ -38,6 +38,7 @@ from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.ranked import RankedMention
 from spacy_pel.search.weights import NameWeights
 
+of_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 RANKERS = sorted(PROJECTS.glob("*/configs/ranker*.cfg"))
 CONFIGS = sorted({*PROJECTS.glob("*/configs/*.cfg")} - {PROJECTS / "notebooks/configs/ner.cfg", *RANKERS})  # of linkers
 ABSTRACTS = "".join(
@@ -701,6 +702,7 @@ def test_variants_by_vectors_of_entities_names_and_both(tmp_path):
     assert sizes[0] < sizes[1] and sizes[2] == sizes[0] + sizes[1]
 
 
+@of_linux
 def test_memory_is_of_each_kind_of_vectors(tmp_path):
     encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
     nlp, linker, *_ = make_pipeline(encoder, kb, vectors="both")
@@ -719,6 +721,7 @@ def test_memory_is_of_each_kind_of_vectors(tmp_path):
     assert srsly.read_json(tmp_path / "m" / "tiny-vectors.json") == {"lexical": None}
 
 
+@of_linux
 @pytest.mark.parametrize("by", ["finder", "ruler"])
 def test_mentions_are_found_by_the_names_of_a_kb_and_counted(tmp_path, by):
     kb, nlp = make_kb(tmp_path / "kb"), spacy.blank("en")
@@ -731,6 +734,7 @@ def test_mentions_are_found_by_the_names_of_a_kb_and_counted(tmp_path, by):
     assert found["recall"] == pytest.approx(11 / 12) and found["peak_mb"] > 0
 
 
+@of_linux
 def test_a_kb_whose_names_are_not_there_has_no_precision(tmp_path):
     kb, nlp = make_kb(tmp_path / "kb", [Entity("D1", "nowhere to be found")]), spacy.blank("en")
     write_docs(tmp_path / "dev.spacy", make_docs(nlp))
