@@ -87,12 +87,14 @@ def test_bfloat16_agrees_with_float32(model):
     assert vectors["bf16"].dtype == np.float32 and (vectors["bf16"] != vectors["fp32"]).any()
 
 
-def test_auto_takes_bfloat16_where_the_processor_has_it():
+def test_auto_takes_bfloat16_where_the_processor_has_it(monkeypatch):
     cpu = torch.device("cpu")
     assert _cpu_has_bf16({"amx_bf16": True}) and _cpu_has_bf16({"avx512_bf16": True})
     assert not _cpu_has_bf16({"avx512_f": True, "avx512_bf16": False}) and not _cpu_has_bf16({})
     assert compute_dtype("fp32", cpu) is torch.float32 and compute_dtype("bf16", cpu) is torch.bfloat16
-    assert compute_dtype("auto", cpu) in (torch.float32, torch.bfloat16)
+    for capabilities, dtype in (({"amx_bf16": True}, torch.bfloat16), ({}, torch.float32)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=capabilities: found, raising=False)
+        assert compute_dtype("auto", cpu) is dtype
     assert compute_dtype("auto", torch.device("mps")) is torch.float32
     with pytest.raises(PelError, match="precision is 'fp16'"):
         check_precision("fp16")

@@ -15,7 +15,7 @@ from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
 from typer.testing import CliRunner
 
 import spacy_pel
-from spacy_pel import Entity, KnowledgeBase, PelLinker, evaluate
+from spacy_pel import evaluate
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
@@ -120,7 +120,8 @@ def test_candidates_are_ranked_by_the_weights():
 
 def test_names_of_the_package_are_imported_when_they_are_asked_for():
     assert {"Entity", "KnowledgeBase", "PelLinker", "evaluate", "render_links"} <= set(spacy_pel.__all__)
-    assert PelLinker.__name__ == "PelLinker" and issubclass(KnowledgeBase, object) and Entity("a", "b").id == "a"
+    for name in set(spacy_pel.__all__) - {"__version__"}:
+        assert getattr(spacy_pel, name).__name__ == name
     code = "import sys, spacy_pel; print({'torch', 'faiss', 'transformers', 'spacy'} & sys.modules.keys())"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
 

@@ -120,7 +120,8 @@ def test_without_candidates(linked, mention):
     doc.ents = [spacy.tokens.Span(doc, 1, 2, label="X")]
     (ent,) = nlp(doc).ents
     told = linker.explain(ent)
-    assert told.kb_id == ent.kb_id_ and (told.candidates or told.reason.startswith("it has no candidate"))
+    assert told.kb_id == ent.kb_id_ == "NIL" and told.candidates == []
+    assert told.reason.startswith("it has no candidate")
 
 
 def test_what_was_tuned_is_saved_and_forgotten(linked, mention):

@@ -104,7 +104,6 @@ def test_a_session_steps_on_the_layer_of_its_fgsm(tmp_path, layer):
     encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
     nlp, linker, examples, optimizer = make_pipeline(encoder, kb, adversarial=adversarial)
     nlp.update(examples, sgd=optimizer)
-    assert [tower_module(tower).layer for tower in linker.model.layers].count(layer) >= 1
     assert tower_module(linker.model.get_ref("entity_tower")).layer == layer
 
 
