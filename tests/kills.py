@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 
 CALLS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
@@ -12,20 +13,20 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def count_calls(action: Callable[[], object]) -> int:
-    """How many I/O calls that change something `action` makes. It is run in a child."""
+    """How many I/O calls that change something `action` makes, one at least. It is run in a child, and may not fail."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         calls = _watch(None)
-        try:
-            action()
-        finally:
-            os.write(writing, str(len(calls)).encode())
-            os._exit(0)
-    os.waitpid(child, 0)
+        status = _status(action)
+        os.write(writing, str(len(calls)).encode())
+        os._exit(status)
     with open(reading) as file:
         os.close(writing)
-        return int(file.read())
+        assert os.waitpid(child, 0)[1] == 0, "it fails"
+        count = int(file.read())
+    assert count
+    return count
 
 
 def kill_at(number: int, action: Callable[[], object]) -> bool:
@@ -33,11 +34,18 @@ def kill_at(number: int, action: Callable[[], object]) -> bool:
     child = os.fork()
     if not child:
         _watch(number)
-        try:
-            action()
-        finally:
-            os._exit(0)
+        os._exit(_status(action))
     return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def _status(action: Callable[[], object]) -> int:
+    """The exit status of a process that does `action`, as Python has it."""
+    try:
+        action()
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def _watch(kill_at: int | None) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import spacy
+import srsly
 from tiny import links, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.kb.knowledge_base import KnowledgeBase
@@ -67,23 +68,28 @@ def test_two_processes_link_as_one(pipeline, method, tmp_path):
     assert result.stdout.strip() == "same links", result.stderr
 
 
-@pytest.mark.parametrize("delay", [0.02, 0.1, 0.3])
-def test_killed_while_saving_leaves_a_loadable_kb_or_none(pipeline, tmp_path, delay):
-    """A child saves over and over into one folder; whenever it is killed, the KB there opens whole or is not there."""
-    code = (
-        "import spacy, sys\nnlp = spacy.load(sys.argv[1])\nprint('go', flush=True)\nwhile 1: nlp.to_disk(sys.argv[2])"
-    )
+SAVES = """
+import spacy, sys
+nlp = spacy.load(sys.argv[1])
+while True:
+    nlp.to_disk(sys.argv[2])
+    print("saved", flush=True)
+"""
+
+
+@pytest.mark.parametrize("saves, delay", [(1, 0.02), (2, 0.1), (3, 0.3)])
+def test_killed_while_saving_again_leaves_a_whole_kb(pipeline, tmp_path, saves, delay):
+    """A child saves over and over into one folder; whenever it is killed, the KB that `cfg` names opens whole."""
     out = tmp_path / "out"
-    child = subprocess.Popen([sys.executable, "-c", code, str(pipeline), str(out)], stdout=subprocess.PIPE)
-    assert child.stdout is not None and child.stdout.readline()
+    child = subprocess.Popen([sys.executable, "-c", SAVES, str(pipeline), str(out)], stdout=subprocess.PIPE)
+    assert child.stdout is not None and all(child.stdout.readline() for _ in range(saves))
     time.sleep(delay)
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    place = out / "pel_linker" / "kb"
-    if place.exists():
-        kb = KnowledgeBase(place)
-        assert len(kb) == 12 and kb.indexes and kb["D001241"].name == "Aspirin"
+    parts = srsly.read_json(out / "pel_linker" / "cfg")["saved"]["parts"]
+    kb = KnowledgeBase(out / "pel_linker" / parts["kb"]["name"])
+    assert len(kb) == 12 and kb.indexes and kb["D001241"].name == "Aspirin"
     nlp = spacy.load(pipeline)
     nlp.to_disk(out)
     again = spacy.load(out)
