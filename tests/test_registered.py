@@ -1,8 +1,10 @@
-"""What the config may say of registered classes: types are checked, unknown keys are named, and all of them pickle."""
+"""What the config may say of registered classes: types are checked, unknown keys are named, and all of them pickle
+that hold what was given."""
 
 from __future__ import annotations
 
 import pickle
+from importlib.metadata import distribution
 
 import pytest
 from confection import ConfigValidationError
@@ -19,6 +21,10 @@ VALID = [
     {"@misc": "spacy_pel.MixedNegatives.v1", "p": 25},
     {"@misc": "spacy_pel.HFEncoder.v1", "name": "encoder"},
     {"@misc": "spacy_pel.KBFromDisk.v1", "path": "kb"},
+    {"@architectures": "spacy_pel.BiEncoder.v1"},
+    {"@architectures": "spacy_pel.CrossEncoder.v1"},
+    {"@architectures": "spacy_pel.DocumentEncoder.v1"},
+    {"@architectures": "spacy_pel.TransformerListener.v1"},
     {"@architectures": "spacy_pel.DualScore.v1"},
     {"@architectures": "spacy_pel.MultiVectorScore.v1", "m": 4},
     {"@architectures": "spacy_pel.SumOfMax.v1"},
@@ -35,10 +41,20 @@ VALID = [
     {"@optimizers": "spacy_pel.AdamW.v1", "learn_rate": 0.1},
     {"@scorers": "spacy_pel.link_scorer.v1", "kb_sample": 5},
 ]
+CORPUS = {"@readers": "spacy_pel.MentionCorpus.v1", "path": "train.spacy"}
+OTHERS = [  # a generator, and what holds objects, not what they are made of
+    {"@schedules": "spacy_pel.warmup_linear.v1", "initial_rate": 0.1, "total_steps": 5},
+    {"@readers": "spacy_pel.MixedCorpus.v1", "mentions": CORPUS, "aliases": CORPUS},
+]
 
 
 def resolve(block):
     return registry.resolve({"block": block})["block"]
+
+
+def test_all_that_are_registered_are_here():
+    registered = {one.name for one in distribution("spacy-pel").entry_points if one.name.startswith("spacy_pel.")}
+    assert {next(iter(block.values())) for block in [*VALID, *OTHERS]} == registered
 
 
 @pytest.mark.parametrize("block", VALID, ids=str)
@@ -51,13 +67,13 @@ def test_it_pickles(block):
             assert str(getattr(again, key)) == str(value)
 
 
-@pytest.mark.parametrize("block", VALID, ids=str)
+@pytest.mark.parametrize("block", [*VALID, *OTHERS], ids=str)
 def test_an_unknown_key_is_named(block):
     with pytest.raises(ConfigValidationError, match="unexpected argument: 'nosuchkey'"):
         resolve({**block, "nosuchkey": 1})
 
 
-@pytest.mark.parametrize("block", [block for block in VALID if len(block) > 1], ids=str)
+@pytest.mark.parametrize("block", [block for block in [*VALID, *OTHERS] if len(block) > 1], ids=str)
 def test_a_value_of_another_type_is_refused(block):
     key = list(block)[1]
     if key == "learn_rate":  # a number or a schedule; any type

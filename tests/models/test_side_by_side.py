@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from threading import Thread, get_ident
+from threading import Barrier, Thread, get_ident
 
 import numpy as np
 import pytest
@@ -24,14 +24,18 @@ def with_threads():
 
 def test_results_come_in_order_and_work_is_shared(with_threads):
     with_threads(2)
+    both = Barrier(2)
 
     def work(number):
+        if number < 2:
+            both.wait(timeout=60)
         time.sleep(0.05 if number == 0 else 0.0)
         return number, get_ident(), torch.get_num_threads()
 
     made = side_by_side(work, range(6))
     assert [number for number, _, _ in made] == list(range(6))
-    assert get_ident() not in {thread for _, thread, _ in made}
+    workers = {thread for _, thread, _ in made}
+    assert len(workers) == 2 and get_ident() not in workers
     assert {threads for _, _, threads in made} == {1}
 
 

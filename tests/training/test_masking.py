@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from tiny import ENTITIES, make_kb, make_pipeline, train, write_encoder
@@ -56,17 +58,25 @@ def test_the_layouts_say_where_the_gold_is(layout):
     assert candidates.entity_places[candidates.gold].tolist() == gold.tolist()
 
 
-def test_a_share_of_the_mentions(tmp_path):
+def test_a_share_of_the_mentions(tmp_path, monkeypatch):
     """What is learnt is another thing with it."""
-    losses = {}
-    for share in (0.0, 1.0):
+    losses, n_masked = {}, Counter()
+
+    def counted(rows, places, *others):
+        n_masked[share] += len(places)
+        return with_masked_names(rows, places, *others)
+
+    monkeypatch.setattr("spacy_pel.training.session.with_masked_names", counted)
+    for share in (0.0, 0.5, 1.0):
         folder = tmp_path / str(share)
         nlp, linker, examples, optimizer = make_pipeline(
             write_encoder(folder / "encoder"), make_kb(folder / "kb"), mask_names=share
         )
-        losses[share] = train(nlp, examples, optimizer, 3)
+        losses[share] = train(nlp, examples, optimizer, 6)
         assert linker.objective.mask_names == share
     assert all(one != other for one, other in zip(losses[0.0], losses[1.0], strict=True))
+    assert n_masked[0.0] == 0 and n_masked[1.0] == 6 * 12
+    assert 0.3 < n_masked[0.5] / n_masked[1.0] < 0.7
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])

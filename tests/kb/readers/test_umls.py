@@ -142,7 +142,13 @@ def test_preset(tmp_path):
     assert ids(meta, preset="st21pv") == ["C0000002", "C0000003"]
     assert ids(meta, preset="st21pv", sources=["CHV"]) == ["C0000001"]
     assert ids(meta, preset="st21pv", types=["T078"]) == ["C0000004"]
-    assert (len(ST21PV_TYPES), len(ST21PV_SOURCES)) == (21, 18)
+
+
+def test_the_preset_is_that_of_medmentions():
+    types = "005 007 017 022 031 033 037 038 058 062 074 082 091 092 097 098 103 168 170 201 204"
+    assert set(ST21PV_TYPES) == {f"T{number}" for number in types.split()}
+    sources = "CPT FMA GO HGNC HPO ICD10 ICD10CM ICD9CM MDR MSH MTH NCBI NCI NDDF NDFRT OMIM RXNORM SNOMEDCT_US"
+    assert set(ST21PV_SOURCES) == set(sources.split())
 
 
 def test_gzip_and_tables_that_are_not_sorted(tmp_path, monkeypatch):
