@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from spacy.tokens import Doc
 
+from ..errors import PelError
 from ..evaluation.metrics import link_metrics
 from ..evaluation.ranking import CanRank, find_mentions
 from ..mentions.gold import annotated_of
@@ -97,11 +98,15 @@ def tune_to_kb(
         progress: Whether to show a bar.
 
     Raises:
-        PelError: Without a KB and its index; for a KB with too few names.
+        PelError: Without a KB and its index; for a KB with too few names. The linker is as it was then.
     """
     found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
-    groups = range(len(found))
-    return _tune_names(linker, found, groups), _tune_nil(linker, _ranked(linker, found), groups, None)
+    groups, before = range(len(found)), linker.tuned
+    try:
+        return _tune_names(linker, found, groups), _tune_nil(linker, _ranked(linker, found), groups, None)
+    except PelError:
+        linker.tuned = before
+        raise
 
 
 def tune_names(
