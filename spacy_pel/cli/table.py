@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +20,7 @@ COLUMNS = (
     *("seen_recall_at_1", "unseen_recall_at_1", "nil_auprc", "nil_base_rate"),
 )
 FIRST = "baseline-"  # files of that name come first
+SEED = re.compile(r"-\d+$")  # at the end of a file's name
 
 
 @command("table")
@@ -26,6 +29,9 @@ def table(
     columns: Annotated[str, typer.Option(help="Measures to show, comma-separated")] = ",".join(COLUMNS),
     output: Annotated[Path | None, typer.Option(help="Also write the table here", metavar="TABLE.md")] = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="A row a measure, a column a file")] = False,
+    seeds: Annotated[
+        bool, typer.Option("--over-seeds", help="One row for the files NAME-0, NAME-1 …: mean (least–greatest)")
+    ] = False,
 ) -> None:
     """Print the measures that `evaluate --output` and `baselines` wrote, a row a file, as a Markdown table.
 
@@ -41,7 +47,11 @@ def table(
     if not keys or (unknown := [key for key in keys if key not in known]):
         what = f'no file has a number "{unknown[0]}"' if keys else "no measure is named"
         raise PelError(f"{metrics}: {what}; --columns takes any of {', '.join(sorted(known))}.")
-    rows = [["", *keys], *([name, *(cell(key, values.get(key)) for key in keys)] for name, values in found.items())]
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for name, values in found.items():
+        runs.setdefault(SEED.sub("", name) if seeds else name, []).append(values)
+    rows = [["", *keys]]
+    rows += [[name, *(over_seeds(key, (one.get(key) for one in own)) for key in keys)] for name, own in runs.items()]
     text = markdown(list(zip(*rows, strict=True)) if transpose else rows)
     echo(text)
     if output:
@@ -88,6 +98,16 @@ def cell(key: str, value: float | None) -> str:
         raise PelError(f'"{key}" is {json.dumps(value)[:40]} in one of the files, and a table shows numbers only.')
     whole = isinstance(value, int) or key.startswith("n_") or key.endswith(("_per_second", "_seconds"))
     return f"{value:,.0f}" if whole else f"{value:.3f}"
+
+
+def over_seeds(key: str, values: Iterable[float | None]) -> str:
+    """The `cell` of a measure of several runs: the mean of those that have it, with the least and the greatest."""
+    there = [value for value in values if value is not None]
+    shown = {cell(key, value) for value in there}
+    if len(shown) < 2:
+        return shown.pop() if shown else cell(key, None)
+    average, least, greatest = (cell(key, one) for one in (mean(there), min(there), max(there)))
+    return f"{average} ({least}–{greatest})"
 
 
 def _is_number(value: Any) -> bool:

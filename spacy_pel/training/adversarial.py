@@ -13,6 +13,7 @@ from ..models.encoder import LAYERS, SUM
 
 SECTION = "[components.pel_linker.adversarial]"
 NO_FGSM = "; for no FGSM set adversarial = null"
+ENTITY, ALL = TOKENS = ("entity", "all")
 LARGEST = 1000.0  # input embeddings are a ten-thousandth of that
 
 
@@ -32,19 +33,23 @@ class FGSM:
         weight: λ.
         layer: What z is: "sum", of the word, position and segment embeddings; "normalised", that sum behind its
             LayerNorm and dropout, where it has another size.
+        tokens: Of a `pel_ranker`, whose rows have mention and entity: "entity", the step is on the entity's part;
+            "all", on the whole row. A `pel_linker` has "entity" only.
 
     Raises:
-        PelError: epsilon is not more than 0, weight is less, or there is no such layer.
+        PelError: epsilon is not more than 0, weight is less, or there is no such layer or choice of tokens.
     """
 
     epsilon: float = 0.01
     weight: float = 1.0
     layer: str = SUM
+    tokens: str = ENTITY
 
     def __post_init__(self) -> None:
         check_number(SECTION, "epsilon", self.epsilon, over=0, most=LARGEST, hint=NO_FGSM)
         check_number(SECTION, "weight", self.weight, least=0, most=LARGEST, hint=NO_FGSM)
         check_choice(SECTION, "layer", self.layer, LAYERS)
+        check_choice(SECTION, "tokens", self.tokens, TOKENS)
 
     def step(self, gradient: Floats3d, mask: np.ndarray) -> Floats3d:
         """Return ε sign(gradient), 0 at padding.

@@ -18,7 +18,8 @@ from ..models.encoder import is_frozen, token_batches
 from ..models.scoring.bags import given
 from ..models.scoring.score import Score
 from ..models.token_rows import TokenRows
-from .adversarial import FGSM
+from .adversarial import ALL, FGSM
+from .adversarial import SECTION as FGSM_SECTION
 from .distillation import Distillation
 from .layouts import TrainingBatch
 from .losses import Loss, ProxyLoss, score_gradient
@@ -54,6 +55,8 @@ class Objective:
         _check_kind("loss", self.loss, "logit_scale", '"@misc": "spacy_pel.ProxyLoss.v1"')
         if self.adversarial is not None:
             _check_kind("adversarial", self.adversarial, "step", '"@misc": "spacy_pel.FGSM.v1"')
+            if getattr(self.adversarial, "tokens", None) == ALL:
+                raise PelError(f'{FGSM_SECTION}: tokens = "all" is of a pel_ranker; a pel_linker has "entity" only.')
         _check_kind("negatives", self.negatives, "sample", '"@misc": "spacy_pel.MixedNegatives.v1"')
         check_number("[components.pel_linker]", "mask_names", self.mask_names, least=0, most=1)
         check_flag("[components.pel_linker]", "freeze_entities", self.freeze_entities)

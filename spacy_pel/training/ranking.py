@@ -16,7 +16,7 @@ from ..kb.entity import Entity
 from ..models.cross_encoder import behind_separator, pair_tower, rows_of_pairs
 from ..models.encoder import predicts_as_it_learns, set_layer, token_batches
 from ..models.token_rows import TokenRows
-from .adversarial import FGSM
+from .adversarial import ALL, FGSM
 from .gradients import dropped_on_error, finish
 from .losses import CrossEntropyLoss, score_gradient
 from .waiting import waiting_for_mentions
@@ -103,12 +103,13 @@ class RankingSession:
         return value
 
     def _steps(self, rows: Any, d_inputs: Sequence[Any]) -> list[Any]:
-        """The FGSM steps of the batches of `rows`, on the entity's part of each row: for the right candidate down its
-        score, for the others up theirs, which is up the loss for all."""
+        """The FGSM steps of the batches of `rows`, on the entity's part of each row or all of it: for the right
+        candidate down its score, for the others up theirs, which is up the loss for all."""
         assert self.adversarial is not None
         separator = pair_tower(self.model).separator
+        whole = getattr(self.adversarial, "tokens", None) == ALL
         return [
-            self.adversarial.step(gradient, batch.mask & behind_separator(batch.ids, separator))
+            self.adversarial.step(gradient, batch.mask & (whole | behind_separator(batch.ids, separator)))
             for gradient, (_, batch) in zip(d_inputs, token_batches(self.model, rows), strict=True)
         ]
 

@@ -46,6 +46,22 @@ def test_a_row_for_each_measure(metrics):
     assert sorted(path.name for path in metrics.iterdir()) == ["baseline-tfidf.json", "dev.json"]
 
 
+def test_a_row_for_all_seeds_of_a_run(metrics):
+    for seed, recall in ((0, 0.6), (1, 0.9), (12, 0.9)):
+        (metrics / f"pb-32-{seed}.json").write_text(
+            json.dumps({"n_mentions": 9, "recall_at_1": recall, "nil_f1": None})
+        )
+    result = run(metrics, "--columns", "n_mentions,recall_at_1,nil_f1", "--over-seeds")
+    assert result.output.splitlines()[2:5] == [
+        "| baseline-tfidf | 13,310 | 0.500 | 0.250 |",
+        "| dev | 13,310 | 0.812 | – |",
+        "| pb-32 | 9 | 0.800 (0.600–0.900) | – |",
+    ]
+    unlike = json.dumps({"n_mentions": 9, "recall_at_1": "much"})
+    (metrics / "pb-32-2.json").write_text(unlike)
+    assert "a table shows numbers only" in one_line(run(metrics, "--columns", "recall_at_1", "--over-seeds"))
+
+
 def test_the_columns_of_an_evaluation_without_being_named(tmp_path):
     from spacy_pel.evaluation.metrics import link_metrics
 

@@ -10,6 +10,8 @@ import torch
 from spacy_pel.errors import PelError
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.losses import CrossEntropyLoss, NCELoss, ProxyLoss, score_gradient
+from spacy_pel.training.negatives import RandomNegatives
+from spacy_pel.training.objective import Objective
 
 SCORES = [[0.9, 0.1, -0.3, 0.4], [0.2, 0.25, 0.5, -1.0]]
 POSITIVES = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
@@ -89,6 +91,8 @@ def test_an_origin_is_fitted_where_the_loss_is_least():
         (lambda: CrossEntropyLoss(scale=0), "scale = 0"),
         (lambda: CrossEntropyLoss(similarity="l2"), "similarity is 'l2'; choose one of dot, cosine"),
         (lambda: FGSM(layer="last"), "layer is 'last'; choose one of sum, normalised"),
+        (lambda: FGSM(tokens="mention"), "tokens is 'mention'; choose one of entity, all"),
+        (lambda: Objective(ProxyLoss(), FGSM(tokens="all"), RandomNegatives(3), "shared"), '"all" is of a pel_ranker'),
     ],
 )
 def test_what_cannot_be_is_refused(make, error):

@@ -19,7 +19,7 @@ from spacy_pel.models.cross_encoder import (
 )
 from spacy_pel.models.encoder import token_batches
 from spacy_pel.models.encoder_loader import HFEncoder
-from spacy_pel.training.adversarial import FGSM
+from spacy_pel.training.adversarial import FGSM, TOKENS
 from spacy_pel.training.optimizer import AdamW
 from spacy_pel.training.ranking import Choice, RankingSession, loss_and_gradient, weighty
 
@@ -73,16 +73,19 @@ def test_a_candidate_that_is_neither_takes_no_part(choices):
     assert gradient[neither] == 0 and value < loss_and_gradient(scores, [one])[0]
 
 
-def test_fgsm_steps_on_the_entity_alone_and_hurts(model, choices):
-    session = RankingSession(model, FGSM(epsilon=0.02))
+@pytest.mark.parametrize("tokens", TOKENS)
+def test_fgsm_steps_on_the_entity_alone_or_on_the_whole_row_and_hurts(model, choices, tokens):
+    session = RankingSession(model, FGSM(epsilon=0.02, tokens=tokens))
     rows = rows_of_pairs(model, [one.span for one in choices], [one.candidates for one in choices])
     scores, backprop = model.begin_update(rows)
     value, d_scores = loss_and_gradient(scores, choices)
     steps = session._steps(rows, backprop(d_scores))
     for step, (_, batch) in zip(steps, token_batches(model, rows), strict=True):
-        entity = batch.mask & behind_separator(batch.ids, pair_tower(model).separator)
-        assert (step[~entity] == 0).all()
-        np.testing.assert_allclose(np.abs(step[entity]), 0.02, rtol=1e-5)
+        stepped = batch.mask
+        if tokens == "entity":
+            stepped = stepped & behind_separator(batch.ids, pair_tower(model).separator)
+        assert (step[~stepped] == 0).all()
+        np.testing.assert_allclose(np.abs(step[stepped]), 0.02, rtol=1e-5)
     adversarial, _ = model.begin_update(rows.with_steps(steps))
     right = np.concatenate([one.right for one in choices])
     assert (adversarial[right] < scores[right]).all() and (adversarial[~right] > scores[~right]).all()
