@@ -1,4 +1,4 @@
-"""Standard errors of the measures of a linker, by drawing entities with replacement, each with all its mentions."""
+"""The measures of a linker with standard errors, by drawing entities with replacement, each with all its mentions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import spacy
 import srsly
 import typer
 
+from spacy_pel.cli.table import cell
 from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.evaluation.evaluate import measure
 from spacy_pel.evaluation.metrics import link_metrics
-from spacy_pel.evaluation.ranking import rank_mentions
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.mentions.ranked import RankedMention
 
@@ -24,25 +25,29 @@ MEASURES = ("recall_at_1", "recall_at_64", "nil_auprc", "nil_f1", "all_recall_at
 def main(
     pipeline: Annotated[Path, typer.Argument(help="A pipeline with a pel_linker and its KB; left as it is")],
     corpus: Annotated[Path, typer.Argument(help="Gold mentions; of those that `okb` made NIL the ids are known")],
-    metrics: Annotated[Path, typer.Argument(help="What `evaluate --output` wrote; MEASURE_se is added to it")],
+    output: Annotated[Path, typer.Argument(help="JSON to write")],
+    train: Annotated[Path, typer.Option(help="The training corpus: tells seen ids, ambiguous forms")],
     draws: Annotated[int, typer.Option(help="How often entities are drawn")] = 200,
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
-    """Add the standard errors to METRICS. Mentions of one entity are right or wrong together, so that a draw of
-    mentions would make them too small."""
+    """Write what `python -m spacy pel evaluate` does, and for some measures MEASURE_se, the standard error. Mentions of
+    one entity are right or wrong together, so that a draw of mentions would make it too small."""
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)
     nlp = spacy.load(pipeline)
     linker: Any = nlp.get_pipe("pel_linker")
-    mentions = [one for one in gold_of(read_docs(corpus, nlp.vocab), linker.kb) if one.ids]
-    ranked = rank_mentions(linker, mentions, 64, progress=True)
-    known = set(linker.kb.rows({id_ for one in mentions for id_ in one.ids}))
-    entities = [one.span.id_ or "|".join(one.ids) for one in mentions]
-    errors = standard_errors(ranked, entities, known, linker.threshold, draws, seed)
-    found: Any = srsly.read_json(metrics)
-    srsly.write_json(metrics, found | {f"{name}_se": value for name, value in errors.items()})
-    typer.echo(f"{metrics}: standard errors {errors}")
+    docs = list(read_docs(corpus, nlp.vocab))
+    ranked, metrics = measure(linker, docs, train=read_docs(train, nlp.vocab), progress=True)
+    pairs = [(one, own) for one, own in zip(gold_of(docs, linker.kb), ranked, strict=True) if one.ids]
+    known = set(linker.kb.rows({id_ for one, _ in pairs for id_ in one.ids}))
+    entities = [one.span.id_ or "|".join(one.ids) for one, _ in pairs]
+    errors = standard_errors([own for _, own in pairs], entities, known, linker.threshold, draws, seed)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    found = {"corpus": str(corpus), **metrics, **{f"{name}_se": value for name, value in errors.items()}}
+    srsly.write_json(output, found)
+    shown = (f"{name} {cell(name, metrics[name])} ± {cell(name, error)}" for name, error in errors.items())
+    typer.echo(f"{output}: {', '.join(shown)}")
 
 
 def standard_errors(

@@ -208,12 +208,20 @@ def test_medmentions_full_settings(copied, made_data, tiny_bert):
     """The paper's config, on records in JSONL in place of a UMLS release."""
     folder = copied("medmentions_umls")
     source = made_data / "kb" / "umls_open_kb.jsonl"
-    run_project(
-        folder, "all", data=made_data, encoder=tiny_bert, kb_source=source, kb_format="jsonl", max_steps=2, fold=4
-    )
+    variables = {"data": made_data, "encoder": tiny_bert, "kb_source": source, "kb_format": "jsonl", "fold": 4}
+    variables |= {"max_steps": 2, "ranker_steps": 2}
+    run_project(folder, "all", **variables)
     check_made(folder, tuned=True)
-    linked, ranked = (srsly.read_json(folder / "metrics" / f"{name}.json") for name in ("dev", "ranked"))
+    linked, ranked = (srsly.read_json(folder / "metrics" / f"{name}.json") for name in ("dev", "ranker"))
     assert ranked["n_mentions"] == linked["n_mentions"] and ranked["recall_at_64"] == linked["recall_at_64"]
+    assert trained_ranker(folder, "ranker")["adversarial"].items() >= {"epsilon": 0.01, "tokens": "entity"}.items()
+    assert "Skipping 'train-ranker'" in run_project(folder, "all", **variables), "tuning it is no reason to train it"
+    run_project(folder, "train-ranker", **variables, ranker="clean", ranker_fgsm=0)
+    assert trained_ranker(folder, "clean")["adversarial"] is None
+
+
+def trained_ranker(folder: Path, name: str) -> dict:
+    return Config().from_disk(folder / "training" / name / "model-last" / "config.cfg")["components"]["pel_ranker"]
 
 
 def test_medmentions_rows(copied, made_data, tiny_bert, tmp_path):
@@ -232,9 +240,10 @@ def test_medmentions_rows(copied, made_data, tiny_bert, tmp_path):
     variables |= {"epsilon": 0.002}
     for command in ("fetch", "fetch-small", "convert", "build-kb-small", "in-kb", "row-small"):
         printed = run_project(folder, command, **variables)
-    row = srsly.read_json(folder / "metrics" / "rows-small" / "pb-random-3.json")
+    row = srsly.read_json(folder / "metrics" / "rows-small" / "pb-random-3-0.json")
     assert f"| pb-random-3 | {row['recall_at_1']:.3f} |" in printed and row["nil_threshold"] is None
-    config = Config().from_disk(folder / "training" / "rows-small" / "pb-random-3" / "train.cfg")
+    config = Config().from_disk(folder / "training" / "rows-small" / "pb-random-3-0" / "train.cfg")
+    assert config["training"]["optimizer"]["learn_rate"]["initial_rate"] == 2e-4
     linker = config["components"]["pel_linker"]
     assert (linker["layout"], linker["negatives"]["n"], linker["adversarial"]["epsilon"]) == ("per_mention", 3, 0.002)
     assert linker["negatives"]["@misc"] == "spacy_pel.RandomNegatives.v1" and linker["lexical"] is None
@@ -243,17 +252,20 @@ def test_medmentions_rows(copied, made_data, tiny_bert, tmp_path):
         printed = run_project(folder, command, **variables)
         if command == "types":
             assert "a name that stays" in printed and "24 of the 64 entities" in printed
-    assert len(KnowledgeBase(folder / "training" / "types" / "kb")) == 40
+    types, run = variables["nil_types"], f"{variables['nil_types']}-3"
+    assert len(KnowledgeBase(folder / "training" / "types" / types / "kb")) == 40
     for name, loss in (("margin-0.1", {"margin": 0.1}), ("ce-cosine", {"scale": 32.0, "similarity": "cosine"})):
-        config = Config().from_disk(folder / "training" / "types" / name / "train.cfg")["components"]["pel_linker"]
+        trained = folder / "training" / "types" / run / f"{name}-0"
+        config = Config().from_disk(trained / "train.cfg")["components"]["pel_linker"]
         assert config["loss"].items() >= loss.items() and config["model"]["similarity"] == "cosine"
-        measured = srsly.read_json(folder / "metrics" / "types" / f"{name}.json")
+        assert spacy.load(trained / "linker").get_pipe("pel_linker").tuned.decision is None, "the best score decides"
+        measured = srsly.read_json(folder / "metrics" / "types" / run / f"{name}-0.json")
         assert measured["n_mentions"] == 12, "those without an entity in the whole KB are left out"
         assert 0 < measured["n_nil"] < 12 and measured["nil_f1"] is not None
         assert 0 < measured["nil_auprc_se"] < 0.5
-    table = (folder / "metrics" / "types" / "table.md").read_text(encoding="utf-8")
+    table = (folder / "metrics" / "types" / run / "table.md").read_text(encoding="utf-8")
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce-cosine", "margin-0.1"]
-    assert (folder / "metrics" / "types" / "nil.png").stat().st_size > 1000
+    assert (folder / "metrics" / "types" / run / "nil.png").stat().st_size > 1000
 
 
 @pytest.mark.timeout(3000)

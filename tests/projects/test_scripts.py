@@ -26,7 +26,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
 
-from spacy_pel import render_links
+from spacy_pel import evaluate, render_links
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
@@ -345,6 +345,41 @@ def test_what_a_linker_repairs_and_spoils(tmp_path):
     assert categories.in_context(gold[1], 2) == "… after the **heart attack** . …"
 
 
+def test_measures_with_standard_errors_are_those_of_evaluate(tmp_path):
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    docs = make_docs(nlp, [*SENTENCES, ("Brugada was not seen", {"Brugada": "NIL"})])
+    linker.tune_nil(docs, by_score=True)
+    nlp.to_disk(tmp_path / "linker")
+    write_docs(tmp_path / "dev.spacy", docs)
+    corpus, output = tmp_path / "dev.spacy", tmp_path / "m" / "row-0.json"
+    script("spread", "shared").main(tmp_path / "linker", corpus, output, train=corpus, draws=20)
+    found, expected = srsly.read_json(output), evaluate(nlp, docs, train=docs)
+    numbers = {key: value for key, value in expected.items() if isinstance(value, int | float)}
+    del numbers["mentions_per_second"]
+    assert {key: found[key] for key in numbers} == pytest.approx(numbers)
+    assert found["nil_f1_se"] is not None and found["n_nil"] == 1 and found["nil_curve"]
+
+
+def test_a_training_has_the_steps_of_its_passes(tmp_path):
+    write_docs(
+        tmp_path / "train.spacy", make_docs(spacy.blank("en"), [*SENTENCES, ("Nothing here", {"Nothing": "NIL"})])
+    )
+    steps = script("row", "medmentions_umls").steps_of
+    config = PROJECTS / "medmentions_umls" / "configs" / "train.cfg"
+    assert steps(config, tmp_path / "train.spacy", 7) == 7
+    (tmp_path / "train.cfg").write_text("[training]\n[training.batcher]\nsize = 5\n")
+    assert steps(tmp_path / "train.cfg", tmp_path / "train.spacy", 2) == 2 * 3, "of 12 mentions with an id"
+
+
+@pytest.mark.parametrize("path", [*CONFIGS, *RANKERS], ids=lambda path: f"{path.parents[1].name}/{path.stem}")
+def test_the_rate_is_0_where_the_training_ends(path):
+    """Whatever --training.max_steps is."""
+    training = load_config(path, overrides={"training.max_steps": 37}, interpolate=True)["training"]
+    assert training["optimizer"]["learn_rate"]["total_steps"] == 37
+    assert training["max_epochs"] <= 0, "epochs would end it before"
+
+
 def test_standard_errors_are_those_of_draws_of_entities():
     spread = script("spread", "shared")
     right, wrong = [("A", 0.9)], [("B", 0.9)]
@@ -370,6 +405,11 @@ def test_every_config_of_a_bi_encoder_can_be_varied(path, tmp_path):
         assert (linker.objective.negatives.n, linker.objective.negatives.n_hard) == (5, 0)
         assert linker.objective.adversarial.epsilon == 0.02 and linker.name_weights is None
         assert not linker.resolve_abbreviations
+    rates = {"": load_config(path)["training"]["optimizer"]["learn_rate"]["initial_rate"], "3e-3": 3e-3, "minilm": 1e-4}
+    for rate, expected in rates.items():
+        vary.main(path, tmp_path / "varied.cfg", loss="ce", rate=rate)
+        schedule = load_config(tmp_path / "varied.cfg")["training"]["optimizer"]["learn_rate"]
+        assert schedule["initial_rate"] == expected
     with pytest.raises(typer.BadParameter, match="choose of pb, ce, ce-cosine"):
         vary.main(path, tmp_path / "varied.cfg", loss="hinge")
     with pytest.raises(typer.BadParameter, match="only the proxy-based loss"):

@@ -48,7 +48,6 @@ def run(
     if not abstracts:
         config["corpora"]["train"] = config["corpora"]["train"]["aliases"]
     config["system"]["seed"], config["training"]["max_steps"] = seed, steps
-    config["training"]["optimizer"]["learn_rate"]["total_steps"] = steps
     config["paths"]["train"] = str(folder / "train.spacy")
     config.to_disk(folder / "few.cfg")
     if learn:
