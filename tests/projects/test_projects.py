@@ -344,8 +344,10 @@ def test_few_annotations(copied, made_data, tiny_bert):
     copied("bc5cdr")
     folder = copied("few_annotations")
     variables = {"data": made_data, "encoder": tiny_bert, "steps": 3}
-    for command in ("data", "baselines", "untrained", "learn", "few-10"):
+    for command in ("fetch", "data", "baselines", "untrained", "learn", "few-10"):
         run_project(folder, command, **variables)
+    other = srsly.read_json(folder / "metrics" / "10-0.json") | {"recall_at_5": 0.0}
+    srsly.write_json(folder / "metrics" / "10-1.json", other)
     printed = run_project(folder, "figure")
     metrics = {name: srsly.read_json(folder / "metrics" / f"{name}-0.json") for name in ("untrained", "0", "10")}
     assert [one["steps"] for one in metrics.values()] == [0, 3, 3] and metrics["10"]["abstracts"] == 10
@@ -354,36 +356,44 @@ def test_few_annotations(copied, made_data, tiny_bert):
     train, tune = (read_docs(folder / "training" / "10-0" / f"{part}.spacy", Vocab()) for part in ("train", "tune"))
     texts, held_out = {doc.text for doc in train}, {doc.text for doc in tune}
     assert (len(texts), len(held_out), len(texts | held_out)) == (8, 2, 10)
-    for name, one in (("10", metrics["10"]), ("untrained, no annotation", metrics["untrained"])):
-        assert f"| {name}" in printed and f"| {one['recall_at_1']:.3f} | {one['recall_at_64']:.3f} |" in printed
+    rows = {row[0]: row[1:4] for row in (line.split("|")[1:] for line in printed.splitlines() if line.startswith("| "))}
+    rows = {name.strip(): [cell.strip() for cell in cells] for name, cells in rows.items()}
+    untrained, ten = metrics["untrained"], metrics["10"]
+    assert rows["untrained, no annotation"] == [
+        "1",
+        f"{untrained['recall_at_1']:.3f}",
+        f"{untrained['recall_at_5']:.3f}",
+    ]
+    mean, greatest = (f"{value:.3f}" for value in (ten["recall_at_5"] / 2, ten["recall_at_5"]))
+    assert rows["10"] == ["2", f"{ten['recall_at_1']:.3f}", f"{mean} (0.000–{greatest})"]
     assert (folder / "figures" / "curve.png").stat().st_size > 1000
 
 
 def test_ablation(copied, made_data, tiny_bert):
     copied("bc5cdr")
     folder = copied("ablation")
-    variables = {"data": made_data, "encoder": tiny_bert, "steps": 4, "mentions": 30}
+    variables = {"data": made_data, "encoder": tiny_bert, "steps": 4, "mentions": 30, "n": 3}
     rows = ("pb-random", "pb-mixed", "ce-random", "ce-mixed", "pb-mixed-fgsm", "pb-mixed-no-context")
     for command in ("data", *rows, "switches-random", "table", "figure"):
         run_project(folder, command, **variables)
-    metrics = {name: srsly.read_json(folder / "metrics" / f"{name}-0.json") for name in rows}
+    metrics = {name: srsly.read_json(folder / "metrics" / f"{name}-n3-0.json") for name in rows}
     assert 0.6 * len(NAMES) < len(KnowledgeBase(folder / "kb")) < 0.95 * len(NAMES)
     assert len({one["n_in_kb"] for one in metrics.values()}) == 1 and metrics["pb-random"]["n_in_kb"] < 12
     assert all(one["training_seconds"] > 0 and one["steps"] == 4 for one in metrics.values())
-    config = Config().from_disk(folder / "training" / "ce-mixed-0" / "train.cfg")["components"]["pel_linker"]
+    config = Config().from_disk(folder / "training" / "ce-mixed-n3-0" / "train.cfg")["components"]["pel_linker"]
     assert config["loss"]["@misc"] == "spacy_pel.CrossEntropyLoss.v1" and config["model"]["similarity"] == "dot"
-    assert config["negatives"]["p"] == 50 and config["adversarial"] is None
+    assert (config["negatives"]["n"], config["negatives"]["p"]) == (3, 50) and config["adversarial"] is None
     for row, loss, adversarial in (
         ("pb-random-origin-normalised", {"origin": "auto"}, {"epsilon": 0.01, "layer": "normalised"}),
         ("ce-cosine-random", {"scale": 32.0, "similarity": "cosine"}, {}),
     ):
-        config = Config().from_disk(folder / "training" / f"{row}-0" / "train.cfg")["components"]["pel_linker"]
+        config = Config().from_disk(folder / "training" / f"{row}-n3-0" / "train.cfg")["components"]["pel_linker"]
         assert loss.items() <= config["loss"].items() and config["model"]["similarity"] == "cosine"
         assert adversarial.items() <= (config["adversarial"] or {}).items()
     table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
     named = {line.split("|")[1].strip() for line in table.splitlines()[2:]}
-    assert named > set(rows) and len(named) == len(rows) + 5
-    assert (folder / "figures" / "gradients.png").stat().st_size > 1000
+    assert named > {f"{row}-n3" for row in rows} and len(named) == len(rows) + 5
+    assert (folder / "figures" / "gradients-n3.png").stat().st_size > 1000
 
     command = [
         sys.executable,
@@ -431,12 +441,17 @@ def test_okb_nil(copied, made_data, tiny_bert):
     copied("bc5cdr")
     folder = copied("okb_nil")
     variables = {"data": made_data, "encoder": tiny_bert, "steps": 3, "names_steps": 4}
-    for command in ("data", "margin-0.1", "ce", "table", "figure"):
+    for command in ("fetch", "data", "margin-0.1", "ce", "table", "figure"):
         run_project(folder, command, **variables)
-    for name, loss in (("margin-0.1", {"margin": 0.1}), ("ce", {"@misc": "spacy_pel.CrossEntropyLoss.v1"})):
-        config = Config().from_disk(folder / "training" / name / "train.cfg")["components"]["pel_linker"]
+    for name, loss, rate in (
+        ("margin-0.1", {"margin": 0.1}, 2e-4),
+        ("ce", {"@misc": "spacy_pel.CrossEntropyLoss.v1"}, 1e-4),
+    ):
+        whole = Config().from_disk(folder / "training" / f"{name}-0" / "train.cfg")
+        config = whole["components"]["pel_linker"]
         assert config["loss"].items() >= loss.items() and config["layout"] == "shared"
-        metrics = srsly.read_json(folder / "metrics" / f"{name}.json")
+        assert whole["training"]["optimizer"]["learn_rate"]["initial_rate"] == rate
+        metrics = srsly.read_json(folder / "metrics" / f"{name}-0.json")
         assert metrics["n_mentions"] == 9 and metrics["n_nil"] > 3, "half of the abstracts; some entities are held out"
         assert metrics["nil_curve"] and metrics["link_ece"] is not None and metrics["nil_f1"] is not None
     table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
@@ -445,11 +460,11 @@ def test_okb_nil(copied, made_data, tiny_bert):
 
     for command in ("margin-0", "decide", "names"):
         run_project(folder, command, **variables)
-    decided = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "decide").glob("*.json")}
+    decided = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "decide-0").glob("*.json")}
     assert decided["by-score"]["nil_threshold"] == decided["by-all"]["nil_threshold"], "too few for more than the score"
     names = {path.stem: srsly.read_json(path) for path in (folder / "metrics" / "names").glob("*.json")}
     for linker in ("margin-0", "names"):
-        assert names[f"{linker}-hybrid"]["recall_at_1"] >= names[f"{linker}-vectors"]["recall_at_1"]
+        assert names[f"{linker}-0-hybrid"]["recall_at_1"] >= names[f"{linker}-0-vectors"]["recall_at_1"]
     assert {values["n_nil"] for values in names.values()} == {names["baseline-tfidf"]["n_nil"]} != {0}
 
 

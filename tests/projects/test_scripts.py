@@ -623,6 +623,8 @@ def test_a_ranker_is_trained_and_measured_on_what_it_was_not_tuned_on(tmp_path, 
     assert dev["linker"]["n_mentions"] == 144 and dev["linker"]["n_in_kb"] == 96
     assert dev["linker"]["recall_at_1"] < dev["both"]["recall_at_1"] == dev["both"]["seen_recall_at_1"]
     assert dev["linker"]["recall_at_64"] == dev["both"]["recall_at_64"] == 1.0
+    assert dev["both"]["recall_at_1"] <= dev["both"]["normalised_accuracy"] <= 1
+    assert dev["linker"]["recall_at_1"] < dev["linker"]["normalised_accuracy"], "it has not found all among 8"
     assert 0 < measured["share"] <= 1 and measured["mentions_per_second"] > 0
     ranker.figure(tmp_path / "metrics", tmp_path / "figures" / "ranker")
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"ranker.png", "ranker.svg"}
@@ -676,6 +678,61 @@ def test_the_gradient_over_all_negatives_has_no_bias(tmp_path, monkeypatch, nega
     towers.table(tmp_path / "bias.json")
     head, _, *body = (tmp_path / "bias.md").read_text().splitlines()
     assert head.count("bias, ") == 3 and len(body) == 4 and {line.count("|") for line in body} == {head.count("|")}
+
+
+def test_ids_that_the_kb_lacks_are_nil_too(tmp_path):
+    few, nlp, kb = script("few", "few_annotations"), spacy.blank("en"), make_kb(tmp_path / "kb")
+    for id_, expected in (("D001241", False), ("NIL", True), ("D999999", True)):
+        write_docs(tmp_path / "tune.spacy", make_docs(nlp, [("Aspirin alone", {"Aspirin": id_})]))
+        assert few.has_nil(tmp_path / "tune.spacy", kb.path) is expected
+
+
+def test_the_curve_is_over_seeds(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    few = script("few", "few_annotations")
+    one = dict.fromkeys(few.COLUMNS, 0.5)
+    for name, abstracts, recall in (("0-0", 0, 0.4), ("10-0", 10, 0.6), ("10-1", 10, 0.8)):
+        srsly.write_json(tmp_path / f"{name}.json", one | {"recall_at_1": recall, "abstracts": abstracts, "steps": 9})
+    srsly.write_json(tmp_path / "0-0.json", srsly.read_json(tmp_path / "0-0.json") | {"seen_recall_at_1": None})
+    srsly.write_json(tmp_path / "untrained-0.json", one | {"abstracts": 0, "steps": 0})
+    for name in few.BASELINES:
+        srsly.write_json(tmp_path / f"{name}.json", one)
+    few.figure(tmp_path, tmp_path / "figures" / "curve")
+    rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in capsys.readouterr().out.splitlines()[2:5]]
+    assert rows == [
+        ["0", "1", "0.400", "0.500"],
+        ["10", "2", "0.700 (0.600–0.800)", "0.500"],
+        ["untrained, no annotation", "1", "0.500", "0.500"],
+    ]
+    assert (tmp_path / "figures" / "curve.svg").is_file()
+
+
+def test_nil_is_decided_in_two_ways_on_what_is_searched_once(tmp_path, monkeypatch):
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    nil = [("Brugada was not seen", {"Brugada": "NIL"})]
+    for part in ("dev", "test", "train"):
+        write_docs(tmp_path / "corpus" / f"{part}.spacy", make_docs(nlp, [*SENTENCES, *nil]))
+    monkeypatch.chdir(tmp_path)
+    searched, find = [], type(linker).find
+    monkeypatch.setattr(type(linker), "find", lambda self, spans, k: searched.append(k) or find(self, spans, k))
+    script("nil", "okb_nil").decide(Path("linker"), Path("m"))
+    assert searched == [1, 64, 1, 64], "for tuning and for measuring, on either half"
+    assert {path.stem for path in Path("m").iterdir()} == {
+        f"by-{what}{swapped}" for what in ("score", "all") for swapped in ("", "-swapped")
+    }
+    assert srsly.read_json("m/by-all.json")["n_nil"] == 1
+
+
+def test_a_ranker_with_fgsm_and_without(tmp_path):
+    change, output = script("ranker", "medmentions_umls").main, tmp_path / "training" / "ranker.cfg"
+    for epsilon, tokens in ((0.0, "entity"), (0.02, "all")):
+        for name in ("ranker", "ranker_small"):
+            change(PROJECTS / "medmentions_umls" / "configs" / f"{name}.cfg", output, epsilon, tokens)
+            section = load_config(output)["components"]["pel_ranker"]["adversarial"]
+            fgsm = section and registry.resolve({"fgsm": section})["fgsm"]
+            assert (fgsm and (fgsm.epsilon, fgsm.tokens)) == ((epsilon, tokens) if epsilon else None)
 
 
 def test_means_over_a_window_of_gradients():

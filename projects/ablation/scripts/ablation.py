@@ -8,13 +8,14 @@ import subprocess
 import sys
 from itertools import groupby, product
 from pathlib import Path
-from statistics import mean
 from time import perf_counter
 from typing import Annotated, Any
 
 import srsly
 import typer
 from thinc.api import Config
+
+from spacy_pel.cli.table import markdown, over_seeds
 
 LOSSES: dict[str, dict[str, Any]] = {
     "pb": {"@misc": "spacy_pel.ProxyLoss.v1"},
@@ -25,6 +26,7 @@ RATES = (5e-5, 1e-4, 2e-4, 4e-4)
 COLUMNS = (
     "recall_at_1",
     "recall_at_64",
+    "seen_recall_at_1",
     "unseen_recall_at_1",
     "nil_auprc",
     "nil_base_rate",
@@ -42,6 +44,7 @@ def run(
     loss: Annotated[str, typer.Option(help="pb, ce, or ce-cosine: on 32 times the cosine")],
     rate: Annotated[float, typer.Option(help="The highest learning rate")],
     p: Annotated[int, typer.Option(help="Per cent of the negatives that are hard")] = 0,
+    n: Annotated[int, typer.Option(help="Negatives a mention")] = 8,
     epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
     layer: Annotated[str, typer.Option(help="What FGSM steps on: sum or normalised")] = "sum",
     origin: Annotated[str, typer.Option(help="Of pb: a cosine, or auto")] = "0",
@@ -61,7 +64,7 @@ def run(
     if loss == "pb":
         objective["origin"] = origin if origin == "auto" else float(origin)
     model: dict[str, Any] = {"similarity": "dot" if loss == "ce" else "cosine", "pooling": pooling}
-    linker: dict[str, Any] = {"loss": objective, "negatives": {"p": p}, "model": model}
+    linker: dict[str, Any] = {"loss": objective, "negatives": {"n": n, "p": p}, "model": model}
     if context >= 0:
         model["context"] = context
     if epsilon:
@@ -105,13 +108,14 @@ def rates(
 def table(metrics: Metrics) -> None:
     """Write and print METRICS/table.md: a row a run, over its seeds the mean, with the least and the greatest."""
     found: list[Any] = [srsly.read_json(path) for path in sorted(metrics.glob("*.json"))]
-    lines = ["| | seeds | steps | rate | " + " | ".join(COLUMNS) + " |", "| --- |" + " ---: |" * (len(COLUMNS) + 3)]
+    rows = [["", "seeds", "steps", "rate", *COLUMNS]]
     for name, group in groupby(sorted(found, key=lambda one: one["run"]), key=lambda one: one["run"]):
         runs = list(group)
-        cells = [cell(key, [one[key] for one in runs if one.get(key) is not None]) for key in COLUMNS]
-        lines.append(f"| {name} | {len(runs)} | {runs[0]['steps']} | {runs[0]['rate']:g} | {' | '.join(cells)} |")
-    (metrics / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo("\n".join(lines))
+        cells = [over_seeds(key, (one.get(key) for one in runs)) for key in COLUMNS]
+        rows.append([name, str(len(runs)), str(runs[0]["steps"]), f"{runs[0]['rate']:g}", *cells])
+    text = markdown(rows)
+    (metrics / "table.md").write_text(text, encoding="utf-8")
+    typer.echo(text)
 
 
 @app.command()
@@ -158,14 +162,6 @@ def spacy(*arguments: object) -> None:
 def core_seconds() -> float:
     """What finished child processes took of all cores, which other work beside them hardly changes."""
     return os.times().children_user + os.times().children_system
-
-
-def cell(key: str, values: list[float]) -> str:
-    if not values:
-        return "–"
-    form = ",.0f" if key.endswith("_seconds") else ".3f"
-    spread = f" ({min(values):{form}}–{max(values):{form}})" if len(values) > 1 else ""
-    return f"{mean(values):{form}}{spread}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the runs learn from: some of the training mentions of BC5CDR whose entities are in the KB; and the encoder."""
+"""What the runs learn from: some of the training mentions of BC5CDR whose entities are in the KB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(
     mentions: Annotated[int, typer.Option(help="Training mentions to keep; 0: all whose entities are in the KB")] = 0,
     seed: Annotated[int, typer.Option(help="Of the draw")] = 0,
 ) -> None:
-    """Write corpus/train.spacy, corpus/dev.spacy and assets/encoder."""
+    """Write corpus/train.spacy and corpus/dev.spacy."""
     docs = list(read_docs(project / "corpus" / "train.spacy", spacy.blank("en").vocab))
     found = [(number, mention) for number, doc in enumerate(docs) for mention in gold_mentions(doc)]
     known = KnowledgeBase(kb_path).rows({id_ for _, mention in found for id_ in mention.ids}).keys()
@@ -31,7 +31,6 @@ def main(
         doc.spans[GOLD_GROUP] = [span for own, span in chosen if own == number]
     write_docs(Path("corpus/train.spacy"), docs)
     shutil.copy(project / "corpus" / "dev.spacy", "corpus")
-    shutil.copytree(project / "assets" / "encoder", "assets/encoder", dirs_exist_ok=True)
     typer.echo(f"{len(chosen):,} of the {len(left):,} training mentions whose entities are in the KB")
 
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean
 from typing import Annotated, Any
 
 import srsly
 import typer
 
-from spacy_pel.cli.table import cell, markdown
+from spacy_pel.cli.table import markdown, over_seeds
 
-# For each row the files with its measures, one a seed, and the file of the linker that had to do with four fifths
+# For each row the files with its measures, one a seed, and those of the linker that had to do with four fifths
 ROWS = {
     "alias match": ("baseline-exact-alias", "baseline-exact-alias"),
     "TF-IDF": ("baseline-tfidf", "baseline-tfidf"),
     "TF-IDF + abbreviations": ("baseline-tfidf-long-forms", "baseline-tfidf-long-forms"),
-    "proxy-based loss": ("pel-vectors", "margin-0-vectors"),
-    "proxy-based loss + hybrid": ("pel-hybrid", "margin-0-hybrid"),
-    "proxy-based loss + abbreviations": ("pel-abbreviations", "margin-0-abbreviations"),
-    "proxy-based loss + both": ("pel-hybrid-abbreviations", "margin-0-hybrid-abbreviations"),
-    "+ alias training": ("pel-names-*-vectors", "names-vectors"),
-    "+ alias training + hybrid": ("pel-names-*[0-9]-hybrid", "names-hybrid"),
-    "+ alias training + abbreviations": ("pel-names-*[0-9]-abbreviations", "names-abbreviations"),
-    "all of them": ("pel-names-*-hybrid-abbreviations", "names-hybrid-abbreviations"),
+    "proxy-based loss": ("pel-vectors", "margin-0-*-vectors"),
+    "proxy-based loss + hybrid": ("pel-hybrid", "margin-0-*[0-9]-hybrid"),
+    "proxy-based loss + abbreviations": ("pel-abbreviations", "margin-0-*[0-9]-abbreviations"),
+    "proxy-based loss + both": ("pel-hybrid-abbreviations", "margin-0-*-hybrid-abbreviations"),
+    "+ alias training": ("pel-names-*-vectors", "names-*-vectors"),
+    "+ alias training + hybrid": ("pel-names-*[0-9]-hybrid", "names-*[0-9]-hybrid"),
+    "+ alias training + abbreviations": ("pel-names-*[0-9]-abbreviations", "names-*[0-9]-abbreviations"),
+    "all of them": ("pel-names-*-hybrid-abbreviations", "names-*-hybrid-abbreviations"),
 }
 MEASURES = ("recall_at_1", "recall_at_5", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1")
 HEADER = ("", "seeds", *MEASURES, "nil_auprc, held out", "mentions_per_second")
@@ -47,18 +46,10 @@ def row(metrics: Path, held_out: Path, label: str) -> list[str]:
     return [
         label,
         str(len(runs)),
-        *(over_seeds(key, runs) for key in MEASURES),
-        over_seeds("nil_auprc", nil),
-        over_seeds("mentions_per_second", runs),
+        *(over_seeds(key, (run.get(key) for run in runs)) for key in MEASURES),
+        over_seeds("nil_auprc", (run.get("nil_auprc") for run in nil)),
+        over_seeds("mentions_per_second", (run.get("mentions_per_second") for run in runs)),
     ]
-
-
-def over_seeds(key: str, runs: list[Any]) -> str:
-    values = [run[key] for run in runs if run.get(key) is not None]
-    if not values:
-        return cell(key, None)
-    spread = f" ({cell(key, min(values))}–{cell(key, max(values))})" if len(values) > 1 else ""
-    return cell(key, mean(values)) + spread
 
 
 if __name__ == "__main__":

@@ -87,7 +87,8 @@ def measure(
 ) -> None:
     """Tune on every second document and measure on the others, and the other way round: recall and NIL of the linker,
     of the ranker's scores alone, of both, and of both where no more mentions are ranked than most of the gain needs;
-    the curve of recall@1 over that share. PIPELINE keeps what is tuned on all of CORPUS."""
+    the curve of recall@1 over that share. `normalised_accuracy` is over those mentions whose entity is among the
+    candidates that the ranker is given. PIPELINE keeps what is tuned on all of CORPUS."""
     nlp = spacy.load(pipeline)
     component, linker = find_linker(nlp)
     ranker: Any = nlp.get_pipe("pel_ranker")
@@ -109,7 +110,7 @@ def measure(
         ranked["both, where needed"] = outside.ranked(tuned)
         for name, own in ranked.items():
             rows.setdefault(name, []).extend(own)
-    tables = {"": {name: measures(own, linker.kb, seen) for name, own in rows.items()}}
+    tables = {"": {name: measures(own, linker.kb, seen, ranker.top_n) for name, own in rows.items()}}
     linker.tune_nil(docs)
     tuned, _ = fit_ranker(Ranking(mentions, linker.links(found), scores), linker.kb)
     keep(ranker, tuned)
@@ -118,7 +119,9 @@ def measure(
     if other is not None:
         mentions, found, scores, _ = scored(linker, ranker, list(read_docs(other, nlp.vocab)))
         there = Ranking(mentions, linker.links(found), scores)
-        tables[other.stem] = {name: measures(there.ranked(own), linker.kb, seen) for name, own in ways(tuned).items()}
+        tables[other.stem] = {
+            name: measures(there.ranked(own), linker.kb, seen, ranker.top_n) for name, own in ways(tuned).items()
+        }
     result = {"mentions_per_second": len(parity) / seconds, "share": float(np.mean(shares)), "curves": curves}
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, result | {"rows": tables})
@@ -165,12 +168,14 @@ def ways(tuned: RankTuned) -> dict[str, RankTuned | None]:
     return {"linker": None, "ranker alone": RankTuned(), "both": replace(tuned, rerank_below=None)}
 
 
-def measures(ranked: list[RankedMention], kb: Any, seen: set[str]) -> dict[str, Any]:
-    """Recall, NIL and probabilities."""
+def measures(ranked: list[RankedMention], kb: Any, seen: set[str], top_n: int) -> dict[str, Any]:
+    """Recall, also over the mentions whose entity is among their first `top_n`, NIL and probabilities."""
     metrics = link_metrics(ranked, kb, nil_threshold=None, train_ids=seen)
     has_probabilities = any(mention.probability is not None for mention in ranked)
     ece = calibration_metrics(ranked)["link_ece"] if has_probabilities else None
-    return {key: metrics[key] for key in KEYS} | {"link_ece": ece}
+    offered = [mention.rank == 1 for mention in ranked if mention.rank <= top_n]
+    accuracy = float(np.mean(offered)) if offered else None
+    return {key: metrics[key] for key in KEYS} | {"normalised_accuracy": accuracy, "link_ece": ece}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import random
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
+from statistics import mean
 from typing import Annotated, Any
 
 import spacy as spacy_
@@ -14,9 +16,10 @@ import srsly
 import typer
 from thinc.api import Config
 
+from spacy_pel.cli.table import markdown, over_seeds
 from spacy_pel.corpora.docbin import read_docs, write_docs
-from spacy_pel.kb.entity import NIL
-from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import gold_of
 
 TUNED_ON = 5  # every fifth annotated abstract is kept for weights and the threshold, as `new-project` does
 MEASURES = {
@@ -25,6 +28,7 @@ MEASURES = {
     "unseen_recall_at_1": "recall@1 of unseen ids",
     "nil_auprc": "average precision of NIL",
 }
+COLUMNS = ("recall_at_1", "recall_at_5", "recall_at_64", *list(MEASURES)[1:])
 BASELINES = {"baseline-exact-alias": "exact alias", "baseline-tfidf-long-forms": "TF-IDF with long forms"}
 
 app = typer.Typer(help=__doc__)
@@ -57,8 +61,8 @@ def run(
     spacy("pel", "index", folder / "model-last", "kb", folder / "linker", *gpu)
     if learn:
         spacy("pel", "tune-lexical", folder / "linker", *tune, *gpu)
-        if not tune or has_nil(tune[0]):  # else nothing is NIL
-            spacy("pel", "tune-nil", folder / "linker", *tune, *gpu)
+        if not tune or has_nil(tune[0], Path("kb")):  # else nothing is NIL
+            spacy("pel", "tune-nil", folder / "linker", *tune, "--by-score", *gpu)
     metrics = Path("metrics") / f"{name}.json"
     known = ("--train", folder / "train.spacy") if abstracts else ()
     spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, *gpu)
@@ -83,10 +87,11 @@ def cut(abstracts: int, folder: Path, seed: int) -> list[Path]:
     return [folder / "tune.spacy"]
 
 
-def has_nil(corpus: Path) -> bool:
-    """Whether a mention of the corpus is annotated as NIL."""
-    docs = read_docs(corpus, spacy_.blank("en").vocab)
-    return any(mention.ids == (NIL,) for doc in docs for mention in gold_mentions(doc))
+def has_nil(corpus: Path, kb: Path) -> bool:
+    """Whether the KB lacks the entity of a mention of the corpus."""
+    known = KnowledgeBase(kb)
+    mentions = gold_of(read_docs(corpus, spacy_.blank("en").vocab), known)
+    return any(mention.ids and not any(id_ in known for id_ in mention.ids) for mention in mentions)
 
 
 @app.command()
@@ -94,41 +99,49 @@ def figure(
     metrics: Annotated[Path, typer.Argument(help="Folder of the runs' JSON files")],
     output: Annotated[Path, typer.Argument(help="Picture without its suffix: .png and .svg are written")],
 ) -> None:
-    """Draw recall@1 and NIL over the number of annotated abstracts, and write METRICS/table.md."""
+    """Draw recall@1 and NIL over the number of annotated abstracts, and write METRICS/table.md: of several seeds the
+    mean, the least and the greatest."""
     from matplotlib.figure import Figure
 
     from spacy_pel.reports.plots import save_figure
 
     runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in metrics.glob("*.json")}
-    trained = sorted((one for one in runs.values() if one.get("steps")), key=lambda one: one["abstracts"])
-    lines = {f"untrained, no annotation ({name})": one for name, one in runs.items() if name.startswith("untrained")}
-    lines |= {label: runs[name] for name, label in BASELINES.items()}
+    trained: dict[int, list[Any]] = defaultdict(list)
+    for one in runs.values():
+        if one.get("steps"):
+            trained[one["abstracts"]].append(one)
+    numbers = sorted(trained)
+    lines = {"untrained, no annotation": [one for name, one in runs.items() if name.startswith("untrained")]}
+    lines |= {label: [runs[name]] for name, label in BASELINES.items()}
     drawn = Figure(figsize=(11, 4.5), layout="constrained")
     recall, nil = drawn.subplots(1, 2)
     for number, (key, label) in enumerate(MEASURES.items()):
-        points = [(one["abstracts"], one[key]) for one in trained if one[key] is not None]
-        axes = nil if key.startswith("nil") else recall
-        axes.plot(*zip(*points, strict=True), "o-", color=f"C{number}", label=label)
-    for number, (label, one) in enumerate(lines.items()):
-        style = {"color": f"C{number + len(MEASURES)}", "linestyle": ":"}
-        recall.axhline(one["recall_at_1"], label=label, **style)
-        nil.axhline(one["nil_auprc"], label=label, **style)
+        values = {n: own for n in numbers if (own := [one[key] for one in trained[n] if one[key] is not None])}
+        axes, colour = nil if key.startswith("nil") else recall, f"C{number}"
+        axes.plot(list(values), list(map(mean, values.values())), "o-", color=colour, label=label)
+        bounds = [list(map(bound, values.values())) for bound in (min, max)]
+        axes.fill_between(list(values), *bounds, color=colour, alpha=0.2)
+    for number, (label, own) in enumerate(lines.items()):
+        if own:
+            style = {"color": f"C{number + len(MEASURES)}", "linestyle": ":"}
+            recall.axhline(mean(one["recall_at_1"] for one in own), label=label, **style)
+            nil.axhline(mean(one["nil_auprc"] for one in own), label=label, **style)
     for axes in (recall, nil):
         axes.set_xscale("symlog", linthresh=10)
-        ticks = sorted({one["abstracts"] for one in trained})
-        axes.set(xlabel="annotated abstracts", xticks=ticks, xlim=(-2, 1.3 * max(ticks, default=1)))
+        axes.set(xlabel="annotated abstracts", xticks=numbers, xlim=(-2, 1.3 * max(numbers, default=1)))
         axes.xaxis.set_major_formatter("{x:.0f}")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     save_figure(drawn, output)
-    rows = {str(one["abstracts"]): one for one in trained} | lines
-    columns = ("recall_at_1", "recall_at_64", *list(MEASURES)[1:])
-    table = ["| annotated abstracts | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
-    for label, one in rows.items():
-        cells = ("–" if one[key] is None else format(one[key], ".3f") for key in columns)
-        table.append(f"| {label} | {' | '.join(cells)} |")
-    (metrics / "table.md").write_text("\n".join(table) + "\n", encoding="utf-8")
-    typer.echo("\n".join(table))
+    rows = {str(n): trained[n] for n in numbers} | lines
+    table = [["annotated abstracts", "seeds", *COLUMNS]]
+    table += [
+        [label, str(len(own)), *(over_seeds(key, (one[key] for one in own)) for key in COLUMNS)]
+        for label, own in rows.items()
+    ]
+    text = markdown(table)
+    (metrics / "table.md").write_text(text, encoding="utf-8")
+    typer.echo(text)
 
 
 def spacy(*arguments: object) -> None:
