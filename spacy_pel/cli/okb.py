@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Set
 from pathlib import Path
@@ -33,7 +34,8 @@ def okb(
         bool, typer.Option("--known-only", help="Leave mentions out that have no id of the KB: no other NIL but theirs")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the KB and the corpora at OUT")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count: write nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count: write no KB and no corpora")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the counts here, as JSON")] = None,
 ) -> None:
     """Make the out-of-KB set of Wiatrak et al. 2022: the entities of some semantic types leave the KB, their mentions
     become NIL. Prints, for every split, mentions, entities, and the share of the entities that the training split has,
@@ -50,6 +52,7 @@ def okb(
     from ..corpora.docbin import write_docs
     from ..corpora.okb import OKB_TYPES, ids_of_types, keep, make_nil
     from ..corpora.pubtator import PubTatorReader
+    from ..files.atomic import write_atomically
     from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
     from ..mentions.gold import gold_mentions, with_successors
@@ -78,10 +81,15 @@ def okb(
     if not any(held_out.issuperset(mention.ids) for found in mentions for mention in found if mention.ids):
         raise PelError(f"{corpora[0]}: no mention has any of the types {', '.join(sorted(wanted))}")
 
-    for corpus, found in zip(corpora, mentions, strict=True):
-        _print_statistics(corpus, found, mentions[0], held_out, whole)
-    _print_checks(corpora, mentions, held_out, wanted, whole)
+    splits_found = {
+        corpus.stem: _print_statistics(corpus, found, mentions[0], held_out, whole)
+        for corpus, found in zip(corpora, mentions, strict=True)
+    }
     n_held_out = len(whole.rows(held_out))
+    counts = {"n_entities": len(whole), "n_held_out": n_held_out, "splits": splits_found}
+    counts |= _print_checks(corpora, mentions, held_out, wanted, whole)
+    if output:
+        write_atomically(output, (json.dumps(counts, indent=2, allow_nan=False) + "\n").encode())
     msg.text(f"{n_held_out:,} of the {len(whole):,} entities of {kb} are of these types.")
     if dry_run:
         return
@@ -97,7 +105,8 @@ def okb(
 
 def _print_statistics(
     corpus: Path, mentions: list[GoldMention], training: list[GoldMention], held_out: set[str], kb: KnowledgeBase
-) -> None:
+) -> dict[str, Any]:
+    """Returns what it has printed, by part."""
     from ..corpora.okb import split_statistics
 
     train_ids = {id_ for mention in training for id_ in mention.ids}
@@ -105,37 +114,45 @@ def _print_statistics(
     left = [mention for mention in mentions if not held_out.issuperset(mention.ids)]
     in_kb = [mention for mention in left if any(id_ in kb for id_ in mention.ids)]
     parts = {"all": mentions, "of these types, now NIL": nil, "of other types": left, "  of them in the KB": in_kb}
-    rows = []
-    for name, own in parts.items():
-        found = split_statistics(own, train_ids)
-        rows.append((name, f"{found.mentions:,}", f"{found.entities:,}", _share(found.seen)))
+    found = {name.strip(): split_statistics(own, train_ids) for name, own in parts.items()}
+    rows = [
+        (name, f"{own.mentions:,}", f"{own.entities:,}", _share(own.seen))
+        for name, own in zip(parts, found.values(), strict=True)
+    ]
     _print_table((corpus.stem, "Mentions", "Entities", "seen in training"), rows)
+    return {name: own._asdict() for name, own in found.items()}
 
 
 def _print_checks(
     corpora: list[Path], mentions: list[list[GoldMention]], held_out: set[str], types: Set[str], kb: KnowledgeBase
-) -> None:
-    """What could tell NIL without the context: appendix D of the paper, and names of others."""
+) -> dict[str, Any]:
+    """What could tell NIL without the context: appendix D of the paper, and names of others. Returns what it has
+    printed."""
     from ..corpora.okb_checks import form_statistics, kb_sides, nil_forms, statistics_by_type
 
     train_ids = {id_ for mention in mentions[0] for id_ in mention.ids}
+    printed: dict[str, dict[str, Any]] = {"nil_by_type": {}, "nil_forms": {}, "texts": {}}
     for corpus, own in zip(corpora, mentions, strict=True):
         by_type = statistics_by_type(own, sorted(types), train_ids)
         rows = [(type_, f"{n:,}", f"{entities:,}", _share(seen)) for type_, (n, entities, seen) in by_type.items()]
         if rows:
             _print_table((f"{corpus.stem}, NIL by type", "Mentions", "Entities", "seen in training"), rows)
+        printed["nil_by_type"][corpus.stem] = {type_: found._asdict() for type_, found in by_type.items()}
     forms = [nil_forms(own, held_out) for own in mentions]
     sides = kb_sides(kb.entities(), held_out, set().union(*forms))
     rows, training = [], {mention.form for mention in mentions[0]}
     for corpus, own_forms in zip(corpora, forms, strict=True):
         found = form_statistics(own_forms, training, sides.known_forms)
         rows.append((corpus.stem, f"{found.forms:,}", _share(found.in_training), _share(found.are_names)))
+        printed["nil_forms"][corpus.stem] = found._asdict()
     _print_table(("NIL forms", "Distinct", "in training", "a name that stays"), rows)
     texts = []
     for name, side in (("leave it", sides.left), ("stay", sides.stayed)):
         means = (f"{side.entities:,}", _mean(side.name), _mean(side.aliases), _share(side.defined))
         texts.append((name, *means, _mean(side.definition)))
+        printed["texts"][name] = side._asdict()
     _print_table(("Entities of the KB that", "Entities", "words of a name", "aliases", "defined", "words of it"), texts)
+    return printed
 
 
 def _print_table(header: tuple[str, ...], rows: list[Any]) -> None:

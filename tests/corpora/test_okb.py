@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import spacy
 from spacy.tokens import Span
@@ -92,6 +94,11 @@ def test_the_statistics(made):
     ]
     assert "2 of the 5 entities" in "\n".join(lines)
     assert not (made / "okb").exists()
+    assert okb(made, "--dry-run", "--output", made / "counts" / "okb.json").exit_code == 0
+    counts = json.loads((made / "counts" / "okb.json").read_text())
+    assert (counts["n_entities"], counts["n_held_out"], list(counts["splits"])) == (5, 2, ["train", "dev"])
+    assert counts["splits"]["dev"]["of these types, now NIL"] == {"mentions": 2, "entities": 2, "seen": 0.5}
+    assert counts["texts"]["leave it"]["entities"] == 2 and counts["nil_forms"].keys() == {"train", "dev"}
 
 
 def test_types_of_ones_own(made):

@@ -159,12 +159,12 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     assert set(both["lexical"]) == {"ngram", "exact", "names"} and both["recall_at_64"] is not None
 
     by_vectors = srsly.read_json(folder / "metrics" / "pel-names-0-vectors.json")
-    srsly.write_json(folder / "metrics" / "pel-names-1-vectors.json", by_vectors | {"recall_at_1": 0.0})
+    srsly.write_json(folder / "metrics" / "pel-names-1-vectors.json", by_vectors | {"recall_at_1": 1.0})
     run_project(folder, "compare", **variables)
     lines = (folder / "metrics" / "compare.md").read_text(encoding="utf-8").splitlines()[2:]
     rows = {cells[1]: cells[2:] for cells in ([cell.strip() for cell in line.split("|")] for line in lines)}
     recall = by_vectors["recall_at_1"]
-    assert rows["+ alias training"][:2] == ["2", f"{recall / 2:.3f} (0.000–{recall:.3f})"]
+    assert rows["+ alias training"][:2] == ["2", f"{(1 + recall) / 2:.3f} ({recall:.3f}–1.000)"]
     assert rows["alias match"][:2] == ["1", "1.000"] and rows["alias match"][6] == "–", "nothing is held out here"
 
 
@@ -346,7 +346,7 @@ def test_few_annotations(copied, made_data, tiny_bert):
     variables = {"data": made_data, "encoder": tiny_bert, "steps": 3}
     for command in ("fetch", "data", "baselines", "untrained", "learn", "few-10"):
         run_project(folder, command, **variables)
-    other = srsly.read_json(folder / "metrics" / "10-0.json") | {"recall_at_5": 0.0}
+    other = srsly.read_json(folder / "metrics" / "10-0.json") | {"recall_at_5": 1.5}
     srsly.write_json(folder / "metrics" / "10-1.json", other)
     printed = run_project(folder, "figure")
     metrics = {name: srsly.read_json(folder / "metrics" / f"{name}-0.json") for name in ("untrained", "0", "10")}
@@ -364,8 +364,8 @@ def test_few_annotations(copied, made_data, tiny_bert):
         f"{untrained['recall_at_1']:.3f}",
         f"{untrained['recall_at_5']:.3f}",
     ]
-    mean, greatest = (f"{value:.3f}" for value in (ten["recall_at_5"] / 2, ten["recall_at_5"]))
-    assert rows["10"] == ["2", f"{ten['recall_at_1']:.3f}", f"{mean} (0.000–{greatest})"]
+    mean, least = (f"{value:.3f}" for value in ((1.5 + ten["recall_at_5"]) / 2, ten["recall_at_5"]))
+    assert rows["10"] == ["2", f"{ten['recall_at_1']:.3f}", f"{mean} ({least}–1.500)"]
     assert (folder / "figures" / "curve.png").stat().st_size > 1000
 
 

@@ -50,6 +50,7 @@ def train(
     from_linker: Annotated[bool, typer.Option(help="Begin with the linker's encoder of mentions")] = False,
     fgsm: Annotated[float, typer.Option(help="epsilon; 0: without")] = 0.0,
     layer: Annotated[str, typer.Option(help="What FGSM steps on: sum, or normalised, behind the LayerNorm")] = "sum",
+    tokens: Annotated[str, typer.Option(help="Of a row: entity, or all")] = "entity",
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 1160,
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
@@ -65,7 +66,7 @@ def train(
     config["corpora"]["train"]["ratio"] = names
     if from_linker:
         del config["initialize"]["components"]["pel_ranker"]["encoder_loader"]
-    adversarial = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm, "layer": layer}
+    adversarial = {"@misc": "spacy_pel.FGSM.v1", "epsilon": fgsm, "layer": layer, "tokens": tokens}
     ranker["adversarial"] = adversarial if fgsm else None
     config["training"]["max_steps"] = config["training"]["eval_frequency"] = steps  # only the last model is of use
     config["system"]["seed"] = seed

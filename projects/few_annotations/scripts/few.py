@@ -53,7 +53,7 @@ def run(
         config["corpora"]["train"] = config["corpora"]["train"]["aliases"]
     config["system"]["seed"], config["training"]["max_steps"] = seed, steps
     config["paths"]["train"] = str(folder / "train.spacy")
-    config.to_disk(folder / "few.cfg")
+    config.interpolate().to_disk(folder / "few.cfg")  # `assemble` reads [training.optimizer] as it is written
     if learn:
         spacy("train", folder / "few.cfg", "--output", folder, *gpu)
     else:
