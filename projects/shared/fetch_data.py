@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import heapq
 import json
 import os
 import re
 import shutil
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from tqdm import tqdm
 
-from spacy_pel.files.atomic import write_atomically
+from spacy_pel.files.atomic import new_file, write_atomically
+from spacy_pel.files.lines import numbered
 
 
 def main(
@@ -26,8 +28,11 @@ def main(
     origin: Annotated[str, typer.Option(help="URL of the public origin; used if LOCAL does not exist")] = "",
     member: Annotated[str, typer.Option(help="The file's path inside the origin, if that is a zip")] = "",
     pmids: Annotated[str, typer.Option(help="URL of the list of abstract ids that make up this split")] = "",
-    limit: Annotated[int, typer.Option(help="Keep this many abstracts, or entities besides the gold ones; 0: all")] = 0,
+    limit: Annotated[
+        int, typer.Option(help="Keep this many abstracts, the first, or entities, drawn, besides the gold ones; 0: all")
+    ] = 0,
     gold: Annotated[list[Path] | None, typer.Option(help="PubTator file whose gold ids a cut KB keeps")] = None,
+    seed: Annotated[int, typer.Option(help="Of the draw of entities")] = 0,
     types: Annotated[
         list[str] | None, typer.Option(help="Of a .jsonl KB, keep entities that have one of these")
     ] = None,
@@ -37,15 +42,16 @@ def main(
     """Write DEST from LOCAL or from the origin, whole or cut: all of it or nothing."""
     try:
         source = local if local.is_file() else download(local, dest, origin)
+        if dest.suffix == ".jsonl" and (types or limit):
+            write_records(source, dest, set(types or ()), limit, gold_ids(gold or []), seed)
+            typer.echo(f"{dest}: {dest.stat().st_size:,} bytes from {source}")
+            return
         text = read_text(source, member if source != local else "")
         if pmids and source != local:
             wanted = set(read_text(download(local, dest, pmids)).split())
             text = join_abstracts(a for a in abstracts(text) if a.split("|", 1)[0] in wanted)
-        if dest.suffix == ".jsonl":
-            text = of_types(text, set(types)) if types else text
-            text = cut_kb(text, limit, gold_ids(gold or [])) if limit else text
-        elif dest.suffix == ".obo":
-            text = cut_ontology(text, limit, gold_ids(gold or [])) if limit else text
+        if dest.suffix == ".obo":
+            text = cut_ontology(text, limit, gold_ids(gold or []), seed) if limit else text
         elif limit or fold:
             kept = (a for i, a in enumerate(abstracts(text)) if not fold or (i % fold == 0) == held_out)
             text = join_abstracts(a for i, a in enumerate(kept) if not limit or i < limit)
@@ -118,43 +124,53 @@ def gold_ids(paths: list[Path]) -> set[str]:
     return ids
 
 
-def of_types(text: str, types: set[str]) -> str:
-    """The records that have one of `types`.
+def write_records(source: Path, dest: Path, types: set[str], limit: int, keep: set[str], seed: int) -> None:
+    """Write the lines of a JSONL file whose records have one of `types`, if any is given; with a limit those with an id
+    in `keep`, and `limit` of the others, drawn."""
+
+    def records() -> Iterator[tuple[str, bytes]]:
+        lines = (line for _, line in numbered(source) if line.strip())
+        return of_types(lines, types) if types else ((json.loads(line)["id"], line) for line in lines)
+
+    chosen = keep | drawn((id_ for id_, _ in records() if id_ not in keep), limit, seed) if limit else None
+    with new_file(dest) as file:
+        file.writelines(line.rstrip(b"\r\n") + b"\n" for id_, line in records() if chosen is None or id_ in chosen)
+
+
+def of_types(lines: Iterable[bytes], types: set[str]) -> Iterator[tuple[str, bytes]]:
+    """(id, line) of the records that have one of `types`.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: At the end, if there is none.
     """
-    kept = [line for line in records_of(text) if not types.isdisjoint(json.loads(line).get("types") or ())]
-    if not kept:
+    found = False
+    for line in lines:
+        record = json.loads(line)
+        if not types.isdisjoint(record.get("types") or ()):
+            found = True
+            yield record["id"], line
+    if not found:
         raise ValueError(f"no entity is of the types {', '.join(sorted(types))}")
-    return "".join(f"{line}\n" for line in kept)
 
 
-def cut_kb(text: str, limit: int, keep: set[str]) -> str:
-    """The records with an id in `keep`, and the first `limit` of the others, in the order of the file."""
-    return "".join(f"{line}\n" for line in cut(records_of(text), lambda line: json.loads(line)["id"] in keep, limit))
+def drawn(ids: Iterable[str], n: int, seed: int) -> set[str]:
+    """`n` of the ids, the same ones everywhere: those whose hashes with `seed` are the lowest."""
+    return set(heapq.nsmallest(n, ids, key=lambda id_: hashlib.sha256(f"{seed} {id_}".encode()).digest()))
 
 
-def records_of(text: str) -> list[str]:
-    """The lines of a JSONL file that hold a record."""
-    return [line for line in text.split("\n") if line.strip()]
-
-
-def cut_ontology(text: str, limit: int, keep: set[str]) -> str:
-    """What `cut_kb` gives, of an OBO file."""
+def cut_ontology(text: str, limit: int, keep: set[str], seed: int) -> str:
+    """The terms of an OBO file with an id in `keep`, `limit` of the others, drawn, and all that is no term."""
     header, *stanzas = re.split(r"\n(?=\[)", text)
-    known = re.compile(r"^(?:id|alt_id): (\S+)", re.MULTILINE)
-    return "\n".join([header, *cut(stanzas, lambda stanza: not keep.isdisjoint(known.findall(stanza)), limit)]) + "\n"
+    own = [known_ids(stanza) if stanza.startswith("[Term]") else [] for stanza in stanzas]
+    others = drawn((ids[0] for ids in own if ids and keep.isdisjoint(ids)), limit, seed)
+    chosen = keep | others
+    kept = (stanza for stanza, ids in zip(stanzas, own, strict=True) if not ids or not chosen.isdisjoint(ids))
+    return "\n".join([header, *kept]) + "\n"
 
 
-def cut(records: list[str], is_kept: Callable[[str], bool], limit: int) -> Iterator[str]:
-    """Those that are kept, and the first `limit` of the others."""
-    others = 0
-    for record in records:
-        known = is_kept(record)
-        others += not known
-        if known or others <= limit:
-            yield record
+def known_ids(stanza: str) -> list[str]:
+    """The id of a term, and those of the terms that were merged into it."""
+    return re.findall(r"^(?:id|alt_id): (\S+)", stanza, re.MULTILINE)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def main(
     local: Annotated[Path, typer.Argument(help="JSON lines in the data folder; taken if they exist")],
     dest: Annotated[Path, typer.Argument(help="Where to write the records: .jsonl")],
     origin: Annotated[list[str], typer.Option(help="URL of descriptors or supplementary records, .xml or .gz")],
-    limit: Annotated[int, typer.Option(help="Keep this many entities besides the gold ones; 0: all")] = 0,
+    limit: Annotated[int, typer.Option(help="Keep this many entities, drawn, besides the gold ones; 0: all")] = 0,
     gold: Annotated[list[Path] | None, typer.Option(help="PubTator file whose gold ids a cut KB keeps")] = None,
 ) -> None:
     """Write DEST from LOCAL, or from the files at the origins, which are kept in mesh/ beside DEST, those of a release

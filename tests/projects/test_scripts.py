@@ -117,12 +117,27 @@ def test_fetch_parts_the_held_out_abstracts_from_the_rest(tmp_path):
     assert pmids(train) == [101, 102]
 
 
-def test_fetch_cuts_a_kb_but_keeps_the_gold(tmp_path):
+def test_fetch_draws_the_others_of_a_cut_kb_and_keeps_the_gold(tmp_path):
     corpus, source, dest = tmp_path / "dev.pubtator", tmp_path / "source.jsonl", tmp_path / "kb.jsonl"
     corpus.write_text(ABSTRACTS)
-    source.write_text("".join(json.dumps({"id": f"C{i}", "name": "x"}) + "\n" for i in [1, 2, 3, 7, 104, 999]))
-    script("fetch_data", "shared").main(source, dest, limit=2, gold=[corpus])
-    assert [record["id"] for record in srsly.read_jsonl(dest)] == ["C1", "C2", "C7", "C104"]
+    ids = [f"C{i}" for i in [*range(1, 200), 999]]
+    source.write_text("".join(json.dumps({"id": id_, "name": "x"}) + "\n" for id_ in ids))
+    fetch = script("fetch_data", "shared").main
+
+    def cut(seed: int, limit: int = 40) -> list[str]:
+        fetch(source, dest, limit=limit, gold=[corpus], seed=seed)
+        return [record["id"] for record in srsly.read_jsonl(dest)]
+
+    gold = {"C7", *(f"C{i}" for i in range(100, 110))}
+    kept = cut(0)
+    assert len(kept) == len(gold) + 40 and gold <= set(kept)
+    assert kept == sorted(kept, key=ids.index) == cut(0) != cut(1)
+    assert set(cut(0, 10)) < set(kept), "a smaller draw is a part of a larger one"
+    others = [int(id_[1:]) for id_ in kept if id_ not in gold]
+    assert 60 < sum(others) / len(others) < 140, "from the whole file"
+    srsly.write_jsonl(source, reversed(list(srsly.read_jsonl(source))))
+    assert set(cut(0)) == set(kept), "whatever their order in the file"
+    assert cut(0, 1000) == ids[::-1]
 
 
 def test_fetch_takes_the_entities_of_some_types_and_cuts_these(tmp_path):
@@ -139,7 +154,7 @@ def test_fetch_takes_the_entities_of_some_types_and_cuts_these(tmp_path):
         assert [record["id"] for record in srsly.read_jsonl(dest)] == [f"C{i}" for i in expected]
     srsly.write_jsonl(source, [{"id": id_, "name": "x", "types": ["gene"]} for id_ in ("C1", "C2", "C109")])
     fetch(source, dest, limit=1, types=["gene"], gold=[corpus])
-    assert [record["id"] for record in srsly.read_jsonl(dest)] == ["C1", "C109"]
+    assert sorted(record["id"] for record in srsly.read_jsonl(dest)) in (["C1", "C109"], ["C109", "C2"])
     none = run("fetch_data", source, tmp_path / "none.jsonl", "--types", "T4", "--types", "organ")
     assert none.returncode == 1 and "no entity is of the types T4, organ" in none.stderr
     assert not (tmp_path / "none.jsonl").exists()
@@ -147,12 +162,9 @@ def test_fetch_takes_the_entities_of_some_types_and_cuts_these(tmp_path):
 
 @needs_data
 def test_the_worlds_of_types_have_as_many_mentions_as_their_project_says():
-    fetch, kb = script("fetch_data", "shared"), (DATA / "kb" / "umls_open_kb.jsonl").read_text(encoding="utf-8")
+    fetch, kb = script("fetch_data", "shared"), (DATA / "kb" / "umls_open_kb.jsonl").read_bytes().splitlines()
     worlds = {"disorders": {"disease", "phenotype"}, **{name: {name} for name in ("anatomy", "chemical", "organism")}}
-    own = {
-        name: {json.loads(line)["id"] for line in fetch.of_types(kb, types).splitlines()}
-        for name, types in worlds.items()
-    }
+    own = {name: {id_ for id_, _ in fetch.of_types(kb, types)} for name, types in worlds.items()}
     assert {name: len(ids) for name, ids in own.items()} == {
         "disorders": 35_590,
         "anatomy": 2_492,
@@ -177,7 +189,9 @@ def test_fetch_cuts_an_ontology_but_keeps_the_gold_and_what_was_merged_into_it(t
     source.write_text("\n".join(["format-version: 1.2\n", *terms, merged, "[Typedef]\nid: part_of\n"]))
     script("fetch_data", "shared").main(source, dest, limit=2, gold=[corpus])
     kept = read_obo(dest)
-    assert [entity.id for entity in kept] == ["C1", "C2", "C7", "C5"] and list(kept.retired) == [("C104", "C5")]
+    ids = [entity.id for entity in kept]
+    assert len(ids) == 4 and ids[-1] == "C5" and "C7" in ids and list(kept.retired) == [("C104", "C5")]
+    assert ids == [*sorted(ids[:-1]), "C5"] and "[Typedef]" in dest.read_text()
 
 
 def test_in_kb_parts_the_mentions_that_can_be_trained_on_from_the_rest(tmp_path):
