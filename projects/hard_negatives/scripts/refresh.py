@@ -27,6 +27,7 @@ from spacy_pel.training.memory import keep_freed_memory
 from spacy_pel.training.optimizer import AdamW, make_warmup_linear
 
 MODEL = {"@architectures": "spacy_pel.BiEncoder.v1", "mention_length": 40, "entity_length": 24, "aliases": "first"}
+AS_PUBLISHED = {"layout": "per_mention", "lexical": None, "resolve_abbreviations": False}
 RANDOM, MIXED = ({"@misc": f"spacy_pel.{kind}Negatives.v1", "n": 8} for kind in ("Random", "Mixed"))
 FGSM = {"@misc": "spacy_pel.FGSM.v1", "epsilon": 0.002}
 EARLY = (0, 4, 10, 20, 40, 80, 160, 320, 640)  # each gap about twice the one before
@@ -161,7 +162,7 @@ def make_linker(row: dict[str, Any], kb: Path, encoder: Path, seed: int) -> tupl
     spacy.util.fix_random_seed(seed)
     settings = {key: value for key, value in row.items() if key != "every"}
     nlp = spacy.blank("en")
-    linker = nlp.add_pipe("pel_linker", config={"adversarial": None, "model": MODEL, "lexical": None, **settings})
+    linker = nlp.add_pipe("pel_linker", config={**AS_PUBLISHED, "model": MODEL, "adversarial": None, **settings})
     linker.set_kb(KBFromDisk(kb)())
     set_encoder(linker.model, HFEncoder(str(encoder), dropout=0.0)())
     return nlp, linker
