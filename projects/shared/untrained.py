@@ -9,14 +9,16 @@ import typer
 from spacy.training.initialize import init_nlp
 from spacy.util import load_config
 
+# Names and long forms would link well beside any encoder
+BY_VECTORS = {"components.pel_linker.lexical": None, "components.pel_linker.resolve_abbreviations": False}
+
 
 def main(
     config: Annotated[Path, typer.Argument(help="The training config")],
     output: Annotated[Path, typer.Argument(help="Folder for the pipeline")],
 ) -> None:
     """Initialise and save; `python -m spacy pel index` then encodes the KB with it."""
-    by_vectors = {"components.pel_linker.lexical": None}  # names would link well beside any encoder
-    nlp = init_nlp(load_config(config, overrides=by_vectors, interpolate=False))
+    nlp = init_nlp(load_config(config, overrides=BY_VECTORS, interpolate=False))
     output.parent.mkdir(parents=True, exist_ok=True)
     nlp.to_disk(output)
     typer.echo(f"{output}: {', '.join(nlp.pipe_names)}, untrained")
