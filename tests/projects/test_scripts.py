@@ -430,6 +430,19 @@ def test_every_config_of_a_bi_encoder_can_be_varied(path, tmp_path):
         vary.main(path, tmp_path / "varied.cfg", loss="ce", margin=0.1)
 
 
+def test_the_untrained_baseline_is_by_vectors_alone(tmp_path):
+    nlp = spacy.blank("en")
+    write_docs(tmp_path / "docs.spacy", make_docs(nlp))
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    config = load_config(PROJECTS / "bc5cdr" / "configs" / "train.cfg", interpolate=False)
+    docs = str(tmp_path / "docs.spacy")
+    config["paths"] |= {"train": docs, "dev": docs, "kb": str(kb.path), "encoder": str(encoder)}
+    config.to_disk(tmp_path / "train.cfg")
+    script("untrained", "shared").main(tmp_path / "train.cfg", tmp_path / "untrained")
+    linker = spacy.load(tmp_path / "untrained").get_pipe("pel_linker")
+    assert linker.name_weights is None and not linker.resolve_abbreviations
+
+
 def test_a_long_document_is_cut_between_its_mentions(tmp_path):
     nlp = spacy.blank("en")
     doc = nlp("The embryonic stem cells and the stem cells of the embryo")
