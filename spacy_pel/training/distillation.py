@@ -37,7 +37,7 @@ class Distillation:
     Attributes:
         path: The file that `spacy pel distil` has written of the training corpus.
         n: The wrong candidates that the ranker scores highest, which become negatives of their mention.
-        weight: λ.
+        weight: λ. 0: they are negatives, and nothing else is learnt of them.
         temperature: T.
 
     Raises:

@@ -19,7 +19,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.training.distillation import Distillation, Taught, mention_key, with_targets, with_taught
 from spacy_pel.training.layouts import LAYOUTS
-from spacy_pel.training.losses import NCELoss
+from spacy_pel.training.losses import CrossEntropyLoss, NCELoss
 from spacy_pel.training.negatives import NONE, DrawnNegatives, RandomNegatives
 from spacy_pel.training.objective import Objective
 
@@ -122,6 +122,21 @@ def test_a_linker_follows_the_ranker(made, tmp_path):
     assert lead[5.0] < 0.5 * lead[0.0]  # as likely, says the ranker
 
 
+def test_a_linker_is_trained_among_the_candidates_of_the_file_alone(made, tmp_path):
+    wrong = ENTITIES[-1].id
+    path = targets_for(make_docs(spacy.blank("en")), tmp_path / "targets.jsonl", wrong)
+    none = {"@misc": "spacy_pel.RandomNegatives.v1", "n": 0}
+    distillation = {"@misc": "spacy_pel.Distillation.v1", "path": str(path), "n": 5, "weight": 0}
+    settings = {"negatives": none, "layout": "per_mention", "lexical": None, "adversarial": None}
+    nlp, linker, examples, optimizer = make_pipeline(*made, **settings, distillation=distillation)
+    before = leads(nlp, linker, wrong)
+    train(nlp, examples, optimizer, 10)
+    batch, kb = linker.session.latest_batch, linker.kb
+    for places, negatives in zip(batch.candidate_places(), batch.negatives, strict=True):
+        assert {kb.ids([place])[0] for place in places[negatives]} <= {wrong}
+    assert leads(nlp, linker, wrong) > before
+
+
 def test_a_file_of_other_texts_is_told_once(made, tmp_path):
     docs = make_docs(spacy.blank("en"))
     path = targets_for(docs, tmp_path / "targets.jsonl", ENTITIES[-1].id)
@@ -175,6 +190,9 @@ def test_a_file_that_is_none(tmp_path, content, told):
 
 
 def test_settings_that_do_not_go():
+    for distillation in (None, Distillation("x", n=0)):
+        with pytest.raises(PelError, match=r"\[components.pel_linker.negatives\]: n = 0 leaves mentions without"):
+            Objective(CrossEntropyLoss(), None, RandomNegatives(0), "per_mention", distillation=distillation)
     for key, value in {"n": -1, "weight": -1.0, "temperature": 0.0, "path": 3}.items():
         with pytest.raises(PelError, match=re.escape(f"[components.pel_linker.distillation]: {key} = {value}")):
             Distillation(**{"path": "x"} | {key: value})
