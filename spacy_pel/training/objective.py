@@ -66,13 +66,13 @@ class Objective:
                 '[components.pel_linker] layout = "per_mention" and [components.pel_linker.negatives] draw = "iid" '
                 "(of RandomNegatives: replace = true)."
             )
+        if self.distillation is not None:
+            _check_kind("distillation", self.distillation, "targets", '"@misc": "spacy_pel.Distillation.v1"')
         if not (self.negatives.n or (self.distillation is not None and self.distillation.n)):
             raise PelError(
                 "[components.pel_linker.negatives]: n = 0 leaves mentions without negatives; make it larger, or take "
                 "those of a file with [components.pel_linker.distillation]."
             )
-        if self.distillation is not None:
-            _check_kind("distillation", self.distillation, "targets", '"@misc": "spacy_pel.Distillation.v1"')
         if self.loss.needs_log_q and self.distillation is not None:
             raise PelError(
                 "[components.pel_linker.distillation]: the candidates of a ranker do not go with spacy_pel.NCELoss.v1: "
