@@ -423,11 +423,14 @@ def test_score_functions(copied, made_data, tiny_bert):
     for score, p in (("som", 50), ("poly-4", 0)):
         run_project(folder, "scores", score=score, p=p, **variables)
     printed = run_project(folder, "scores-table")
-    rows = [line.split("|")[1:4] for line in printed.splitlines() if line.startswith("|")][2:]
-    assert [[cell.strip() for cell in row] for row in rows] == [["som", "mixed", "3"], ["poly-4", "random", "3"]]
+    rows = [line.split("|")[1:7] for line in printed.splitlines() if line.startswith("|")][2:]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["som", "mixed", "3", "0.0001", "59", "1"],
+        ["poly-4", "random", "3", "0.0001", "59", "1"],
+    ]
     metrics = srsly.read_json(folder / "metrics" / "scores" / "som-50-0.json")
     assert metrics["n_mentions"] == metrics["n_in_kb"] == 12 and metrics["recall_at_64"] > 0.9
-    config = Config().from_disk(folder / "training" / "poly-4-0-0" / "train.cfg")["components"]["pel_linker"]
+    config = Config().from_disk(folder / "training" / "scores" / "poly-4-0-0" / "train.cfg")["components"]["pel_linker"]
     assert config["model"]["score"] == {"@architectures": "spacy_pel.PolyEncoder.v1", "m": 4}
     assert config["negatives"]["p"] == 0 and config["negatives"]["draw"] == "sample"
     printed = run_project(folder, "scores-candidates")
@@ -435,6 +438,16 @@ def test_score_functions(copied, made_data, tiny_bert):
         "all entities",
         *(f"candidates of single vectors, about {n} · k" for n in (1, 4, 16)),
     ]
+
+    for command in ("retriever", "rerank-data"):
+        run_project(folder, command, **variables)
+    for scorer in ("multi-2", "joint"):
+        run_project(folder, "rerank", scorer=scorer, rerank_steps=3, **variables)
+    printed = run_project(folder, "rerank-table")
+    rows = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("| ")]
+    assert rows[2:5] == ["retriever", "multi-2", "joint"] and "12 mentions; of " in printed
+    found = [srsly.read_json(path) for path in (folder / "metrics" / "scores" / "rerank").glob("*.json")]
+    assert len(found) == 3 and len({(one["n_mentions"], one["ceiling"]) for one in found}) == 1
 
 
 def test_okb_nil(copied, made_data, tiny_bert):

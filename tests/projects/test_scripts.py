@@ -662,14 +662,112 @@ def test_score_functions_by_the_names_of_the_paper():
     made = [registry.resolve({"score": scores.section_of(name)})["score"] for name in scores.SCORES]
     assert [repr(one) for one in made] == [
         "Dual()",
+        "Dual()",
         "MultiVector(m=8)",
         "SumOfMax()",
         "PolyEncoder(m=16)",
         "GeneralPoly(m=16, entity_vectors=8)",
     ]
-    for name in ("multi", "som-4", "cross-4"):
+    for name in ("multi", "som-4", "cross-4", "dual-8"):
         with pytest.raises(typer.BadParameter, match="is none of"):
             scores.section_of(name)
+    assert list(map(scores.kind_of, scores.SCORES)) == list(scores.kept_rates(PROJECTS / "hard_negatives"))
+
+
+def in_scores_project(folder: Path, monkeypatch) -> ModuleType:
+    """Make FOLDER a copy of hard_negatives with data of its own, and go there."""
+    monkeypatch.chdir(folder)
+    shutil.copytree(PROJECTS / "hard_negatives" / "configs", folder / "configs")
+    write_encoder(folder / "assets" / "encoder")
+    make_kb(folder / "assets" / "scores_kb")
+    for split in ("train", "dev"):
+        write_docs(folder / "corpus" / f"scores_{split}.spacy", make_docs(spacy.blank("en")))
+    return script("scores", "hard_negatives")
+
+
+def test_a_run_is_there_with_its_settings_and_data_only(tmp_path, monkeypatch):
+    scores = in_scores_project(tmp_path, monkeypatch)
+    own = scores.settings_of("som", 50, "sample", 94, 0.0, 0, "scores")
+    assert own["rate"] == 1e-4 and own["entities"] == len(ENTITIES) and scores.run_name(own) == "som-50-0"
+    metrics = Path("metrics/scores/som-50-0.json")
+    assert not scores.is_there(metrics, own)
+    for seed, recall in ((0, 0.5), (1, 0.7)):
+        values = {**dict.fromkeys(scores.COLUMNS, recall), "unseen_recall_at_1": None, **own, "seed": seed}
+        metrics.parent.mkdir(parents=True, exist_ok=True)
+        srsly.write_json(metrics.with_stem(f"som-50-{seed}"), values)
+    assert scores.is_there(metrics, own)
+    for change in ({"steps": 95}, {"rate": 2e-4}, {"draw": "top"}, {"p": 25}):
+        given = {"score": "som", "p": 50, "draw": "sample", "steps": 94, "rate": 0.0, "seed": 0, "name": "scores"}
+        assert not scores.is_there(metrics, scores.settings_of(**given | change))
+    scores.table()
+    *_, row = (tmp_path / "metrics" / "scores" / "table.md").read_text().splitlines()
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:7] == ["som", "mixed", "94", "0.0001", str(len(ENTITIES)), "2", "0.600 (0.500–0.700)"]
+    assert cells[8] == "–"
+    write_docs(tmp_path / "corpus" / "scores_train.spacy", make_docs(spacy.blank("en"), SENTENCES[:2]))
+    assert not scores.is_there(metrics, scores.settings_of("som", 50, "sample", 94, 0.0, 0, "scores"))
+
+
+def test_the_configs_of_the_scores_and_of_their_rerankers_can_be_trained_with(tmp_path, monkeypatch):
+    scores = in_scores_project(tmp_path, monkeypatch)
+    rerank = script("rerank", "hard_negatives")
+    lines = [{"mention": "a", "ids": ["D1", "D2", "D3"], "scores": [1, 0, 0]}]
+    for split in ("train", "dev"):
+        srsly.write_jsonl(rerank.candidates_of("scores", split), lines)
+
+    def linker_of(config):
+        return load_model_from_config(config, auto_fill=True).get_pipe("pel_linker")
+
+    for score in scores.SCORES:
+        own = scores.settings_of(score, 25, "top", 3, 0.0, 0, "scores")
+        objective = linker_of(scores.config_of(own, "scores")).objective
+        assert objective.loss.needs_log_q == (score == "dual-nce")
+        assert objective.negatives.draw == ("iid" if score == "dual-nce" else "top") and objective.negatives.n_hard == 2
+    for scorer in rerank.SCORERS:
+        own = rerank.own_settings(scorer, 5, 0.0, 0, "scores")
+        assert own["steps"] == (20 if scorer == "joint" else 5)
+        if scorer == "joint":
+            config = rerank.joint_config(own, Path("training/linker"), "scores")
+            assert config["components"]["pel_ranker"]["top_n"] == 3
+            continue
+        objective = linker_of(rerank.scorer_config(own, "scores")).objective
+        assert objective.negatives.n == 0 and (objective.distillation.n, objective.distillation.weight) == (2, 0.0)
+
+
+def test_candidates_are_ranked_anew_and_told_apart_from_what_is_missing(tmp_path):
+    nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    train(nlp, examples, optimizer, 20)
+    linker.index(progress=False)
+    rerank, mentions = (
+        script("rerank", "hard_negatives"),
+        [mention for doc in make_docs(nlp) for mention in gold_mentions(doc) if mention.is_linked],
+    )
+    linker.lexical, linker.resolve_abbreviations = None, False
+    found = [one.ids for one in linker.find([mention.span for mention in mentions], 4)]
+    assert rerank.reranked(nlp, mentions, [own[::-1] for own in found]) == found
+    measured = rerank.measures(mentions[:4], [[*mentions[0].ids], ["X", *mentions[1].ids], ["X"], []])
+    assert measured == {"n_mentions": 4, "recall_at_1": 0.25, "normalised": 0.5, "ceiling": 0.5}
+
+
+def test_what_the_paper_found_of_rerankers_held_or_did_not():
+    verdict = script("rerank", "hard_negatives").verdict
+    found = {"joint": 0.75, "som": 0.69, "genpoly": 0.68, "multi": 0.68}
+    assert verdict(found, "joint", "≫", "som") == "held: +6.0 points"
+    assert verdict(found, "som", "≫", "multi") == "did not: +1.0 points"
+    assert verdict(found, "genpoly", ">", "multi").startswith("did not")
+    assert verdict(found, "genpoly", "≥", "multi").startswith("held")
+    assert verdict(found, "genpoly", "≈", "som") == "held: -1.0 points"
+    assert verdict(found, "poly", "≈", "som") == "–"
+
+
+def test_the_best_rates_are_kept(tmp_path, monkeypatch):
+    scores = in_scores_project(tmp_path, monkeypatch)
+    rates = script("rates", "hard_negatives")
+    monkeypatch.setattr(rates, "measured", lambda score, rate, *_: (rate if score == "som" else -rate, 0.5))
+    rates.main("som,multi-8")
+    kept = scores.kept_rates()
+    assert (kept["som"], kept["multi"], kept["dual"]) == (2e-4, 5e-5, 1e-4)
+    assert "**" in (tmp_path / "metrics" / "scores" / "rates.md").read_text()
 
 
 def test_the_bias_of_hard_negatives_goes_and_that_of_random_ones_stays(tmp_path, monkeypatch):

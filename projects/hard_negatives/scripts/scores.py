@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
-from itertools import product
+from collections.abc import Iterable
+from itertools import groupby, product
 from pathlib import Path
 from random import Random
+from statistics import mean
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -18,7 +21,9 @@ from thinc.api import Config
 
 from spacy_pel import evaluate
 from spacy_pel.corpora.docbin import read_docs, write_docs
+from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.version import kb_version
 from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.search import scored_index
 
@@ -29,83 +34,91 @@ REGISTERED = {
     "poly": "PolyEncoder",
     "genpoly": "GeneralPoly",
 }
-SCORES = ("dual", "multi-8", "som", "poly-16", "genpoly-16")
+NCE = "dual-nce"  # the paper's dual-(10): its equation 10 corrects the bias of independent draws
+SCORES = ("dual", NCE, "multi-8", "som", "poly-16", "genpoly-16")
+ALL = ",".join(SCORES)
 SHARES = {"random": 0, "mixed": 50, "hard": 100}
-METRICS = Path("metrics/scores")
+DRAWS = ("sample", "top")
+RATES_FILE = Path("configs/rates.json")
 COLUMNS = ("recall_at_1", "recall_at_64", "unseen_recall_at_1", "training_seconds", "mentions_per_second")
+CELL = ("score", "p", "draw", "steps", "rate", "entities")  # what runs of several seeds have in common
 
 app = typer.Typer(help=__doc__)
+Scores = Annotated[str, typer.Option(help="Score functions, with commas between")]
 Steps = Annotated[int, typer.Option(help="Optimiser steps")]
-Rate = Annotated[float, typer.Option(help="The highest learning rate")]
+Rate = Annotated[float, typer.Option(help=f"The highest learning rate; 0: that of {RATES_FILE}")]
+Draw = Annotated[str, typer.Option(help="How hard ones are taken: sample (the paper), or top (its authors' code)")]
 Seed = Annotated[int, typer.Option(help="Of the draws")]
+Data = Annotated[str, typer.Option(help="Name of what `data` has made")]
 GPU = Annotated[int, typer.Option(help="-1: the CPU")]
 
 
 @app.command()
 def data(
     project: Annotated[Path, typer.Argument(help="The project bc5cdr, after its commands `fetch` and `convert`")],
-    kb: Annotated[Path, typer.Argument(help="KB folder")],
     mentions: Annotated[int, typer.Option(help="Training mentions")] = 3000,
     dev_mentions: Annotated[int, typer.Option(help="Development mentions")] = 1500,
     seed: Seed = 0,
+    name: Data = "scores",
 ) -> None:
-    """Write corpus/scores_train.spacy and corpus/scores_dev.spacy: mentions whose entities are in the KB, drawn."""
+    """Write corpus/NAME_train.spacy and corpus/NAME_dev.spacy: mentions whose entities are in the KB assets/NAME_kb,
+    drawn."""
     for split, most in (("train", mentions), ("dev", dev_mentions)):
         docs = list(read_docs(project / "corpus" / f"{split}.spacy", spacy.blank("en").vocab))
         found = [(number, mention) for number, doc in enumerate(docs) for mention in gold_mentions(doc)]
-        known = KnowledgeBase(kb).rows({id_ for _, mention in found for id_ in mention.ids}).keys()
+        known = KnowledgeBase(kb_of(name)).rows({id_ for _, mention in found for id_ in mention.ids}).keys()
         left = [(number, mention.span) for number, mention in found if not known.isdisjoint(mention.ids)]
         chosen = Random(seed).sample(left, min(most, len(left)))
         for number, doc in enumerate(docs):
             doc.spans[GOLD_GROUP] = [span for own, span in chosen if own == number]
-        write_docs(Path("corpus") / f"scores_{split}.spacy", [doc for doc in docs if doc.spans[GOLD_GROUP]])
+        write_docs(corpus_of(name, split), [doc for doc in docs if doc.spans[GOLD_GROUP]])
         typer.echo(f"{split}: {len(chosen):,} of {len(left):,} mentions")
 
 
 @app.command()
 def run(
-    score: Annotated[str, typer.Argument(help="dual, multi-M, som, poly-M or genpoly-M")],
+    score: Annotated[str, typer.Argument(help=f"dual, {NCE}, multi-M, som, poly-M or genpoly-M")],
     p: Annotated[int, typer.Option(help="Per cent of the negatives that are hard")] = 50,
+    draw: Draw = "sample",
     steps: Steps = 94,
-    rate: Rate = 1e-4,
+    rate: Rate = 0.0,
     seed: Seed = 0,
+    name: Data = "scores",
     gpu_id: GPU = -1,
-    keep: Annotated[bool, typer.Option(help="Keep training/NAME/linker, for `candidates`")] = False,
+    keep: Annotated[bool, typer.Option(help="Keep training/NAME/RUN/linker, for `candidates`")] = False,
 ) -> None:
-    """Train, index, evaluate: metrics/scores/SCORE-P-SEED.json."""
-    name = f"{score}-{p}-{seed}"
-    folder, metrics = Path("training") / name, METRICS / f"{name}.json"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """Train, index, evaluate: metrics/NAME/SCORE-P-SEED.json."""
+    settings = settings_of(score, p, draw, steps, rate, seed, name)
+    folder, metrics = Path("training") / name / run_name(settings), Path("metrics") / name / run_file(settings)
+    seconds = train(folder, config_of(settings, name), gpu_id)
     metrics.parent.mkdir(parents=True, exist_ok=True)
-    config = Config().from_disk("configs/scores.cfg", interpolate=False)
-    linker = config["components"]["pel_linker"]
-    linker["model"]["score"] = section_of(score)
-    linker["negatives"]["p"] = p
-    config["paths"]["steps"] = str(folder / "steps.jsonl")
-    config["training"] |= {"seed": seed, "max_steps": steps}
-    config["training"]["optimizer"]["learn_rate"]["initial_rate"] = rate
-    config.to_disk(folder / "train.cfg")
-    start = perf_counter()
-    command("train", folder / "train.cfg", "--output", folder, "--gpu-id", gpu_id)
-    seconds = perf_counter() - start
-    command("pel", "index", folder / "model-last", "assets/scores_kb", folder / "linker", "--gpu-id", gpu_id)
-    known = ("--train", "corpus/scores_train.spacy", "--output", metrics, "--gpu-id", gpu_id)
-    command("pel", "evaluate", folder / "linker", "corpus/scores_dev.spacy", *known)
+    command("pel", "index", folder / "model-last", kb_of(name), folder / "linker", "--gpu-id", gpu_id)
+    known = ("--train", corpus_of(name, "train"), "--output", metrics, "--gpu-id", gpu_id)
+    command("pel", "evaluate", folder / "linker", corpus_of(name, "dev"), *known)
     found: Any = srsly.read_json(metrics)
-    srsly.write_json(
-        metrics, {"score": score, "p": p, **found, "steps": steps, "rate": rate, "training_seconds": seconds}
-    )
-    for part in ("model-last", "model-best", *(() if keep else ("linker",))):
-        shutil.rmtree(folder / part, ignore_errors=True)
+    srsly.write_json(metrics, {**found, **settings, "training_seconds": seconds})
+    clear(folder, ("linker",) if not keep else ())
 
 
 @app.command("run-all")
-def run_all(steps: Steps = 94, rate: Rate = 1e-4, seed: Seed = 0, gpu_id: GPU = -1) -> None:
-    """All score functions, each with random, mixed and hard negatives; what is there is not run again."""
-    for score, p in product(SCORES, SHARES.values()):
-        if not (METRICS / f"{score}-{p}-{seed}.json").exists():
-            run(score, p, steps, rate, seed, gpu_id)
+def run_all(
+    scores: Scores = ALL,
+    shares: Annotated[str, typer.Option(help="Per cent that are hard, with commas between")] = "0,50,100",
+    draw: Draw = "sample",
+    steps: Steps = 94,
+    rate: Rate = 0.0,
+    seed: Seed = 0,
+    name: Data = "scores",
+    gpu_id: GPU = -1,
+) -> None:
+    """Score functions, each with several shares of hard negatives; what is there, with these settings and of this data,
+    is not run again."""
+    for score, p in product(scores.split(","), map(int, shares.split(","))):
+        settings = settings_of(score, p, draw, steps, rate, seed, name)
+        if is_there(Path("metrics") / name / run_file(settings), settings):
+            typer.echo(f"{run_name(settings)}: is there")
+        else:
+            run(score, p, draw, steps, rate, seed, name, gpu_id)
 
 
 @app.command()
@@ -113,10 +126,11 @@ def candidates(
     linker: Annotated[Path, typer.Argument(help="A linker that `run --keep` left")],
     output: Annotated[Path, typer.Argument(help="JSON file")],
     per_k: Annotated[str, typer.Option(help="Candidates, in multiples of the entities that are searched")] = "1,4,16",
+    name: Data = "scores",
 ) -> None:
     """Recall when only the candidates of single vectors are scored, as beyond 20,000 entities, beside that of all."""
     nlp = spacy.load(linker)
-    docs = list(read_docs(Path("corpus/scores_dev.spacy"), nlp.vocab))
+    docs = list(read_docs(corpus_of(name, "dev"), nlp.vocab))
     lines = ["| scored | recall_at_1 | recall_at_64 | mentions a second |", "| --- | ---: | ---: | ---: |"]
     found: dict[str, Any] = {}
     for times in (0, *map(int, per_k.split(","))):
@@ -132,28 +146,137 @@ def candidates(
 
 
 @app.command()
-def table() -> None:
-    """Write and print metrics/scores/table.md: a row a run."""
-    order = {name: place for place, name in enumerate(SCORES)}
-    found: list[Any] = [srsly.read_json(path) for path in METRICS.glob("*-*-*.json")]
-    found.sort(key=lambda one: (order.get(one["score"], len(order)), one["score"], one["p"]))
-    names = {p: name for name, p in SHARES.items()}
-    lines = ["| score | negatives | steps | " + " | ".join(COLUMNS) + " |", "| --- | --- |" + " ---: |" * 6]
-    for one in found:
-        cells = ["–" if one[key] is None else f"{one[key]:.3f}" for key in COLUMNS[:3]]
-        cells += [f"{one[key]:,.0f}" for key in COLUMNS[3:]]
-        negatives = names.get(one["p"], f"{one['p']} % hard")
-        lines.append(f"| {one['score']} | {negatives} | {one['steps']} | {' | '.join(cells)} |")
-    (METRICS / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo("\n".join(lines))
+def table(name: Data = "scores") -> None:
+    """Write and print metrics/NAME/table.md: a row for each cell, over its seeds the mean, with the least and the
+    greatest."""
+    order = {score: place for place, score in enumerate(SCORES)}
+
+    def place(one: dict[str, Any]) -> tuple:
+        return order.get(one["score"], len(order)), *(one[key] for key in CELL)
+
+    found: list[Any] = sorted((srsly.read_json(path) for path in (Path("metrics") / name).glob("*-*.json")), key=place)
+    names = {p: kind for kind, p in SHARES.items()}
+    lines = ["| score | negatives | steps | rate | entities | seeds | " + " | ".join(COLUMNS) + " |"]
+    lines.append("| --- | --- |" + " ---: |" * (4 + len(COLUMNS)))
+    for _, group in groupby(found, key=place):
+        runs = list(group)
+        one = runs[0]
+        negatives = names.get(one["p"], f"{one['p']} % hard") + (f", {one['draw']}" if one["draw"] != DRAWS[0] else "")
+        cells = [one["score"], negatives, str(one["steps"]), f"{one['rate']:g}", f"{one['entities']:,}", str(len(runs))]
+        cells += [cell([run[key] for run in runs if run[key] is not None], key) for key in COLUMNS]
+        lines.append(f"| {' | '.join(cells)} |")
+    write(Path("metrics") / name / "table.md", lines)
+
+
+def settings_of(score: str, p: int, draw: str, steps: int, rate: float, seed: int, name: str) -> dict[str, Any]:
+    """What decides what a run finds."""
+    kb = KnowledgeBase(kb_of(name))
+    rate = rate or kept_rates()[kind_of(score)]
+    own = {"score": score, "p": p, "draw": draw, "steps": steps, "rate": rate, "seed": seed}
+    return own | {"entities": len(kb), "data": digest_of(kb, name)}
+
+
+def digest_of(kb: KnowledgeBase, name: str) -> str:
+    """What tells the KB, the corpora, the encoder and the settings of all runs from others."""
+    weights = sorted(path for path in Path("assets/encoder").glob("*.*") if path.suffix in (".json", ".safetensors"))
+    paths = (corpus_of(name, "train"), corpus_of(name, "dev"), Path("configs/scores.cfg"), *weights)
+    parts = [kb_version(kb)["records"], *map(sha256, paths)]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def is_there(metrics: Path, settings: dict[str, Any]) -> bool:
+    """Whether a run with these settings has been measured."""
+    if not metrics.is_file():
+        return False
+    found: Any = srsly.read_json(metrics)
+    return settings.items() <= found.items()
+
+
+def config_of(settings: dict[str, Any], name: str) -> Config:
+    """The config of a run."""
+    config = Config().from_disk("configs/scores.cfg", interpolate=False)
+    linker = config["components"]["pel_linker"]
+    linker["model"]["score"] = section_of(settings["score"])
+    linker["negatives"] |= {"p": settings["p"], "draw": settings["draw"]}
+    if settings["score"] == NCE:
+        linker["loss"] = {"@misc": "spacy_pel.NCELoss.v1"}
+        linker["negatives"]["draw"] = "iid"
+    config["paths"] |= {split: str(corpus_of(name, split)) for split in ("train", "dev")} | {"kb": str(kb_of(name))}
+    config["training"] |= {"seed": settings["seed"], "max_steps": settings["steps"]}
+    config["training"]["optimizer"]["learn_rate"]["initial_rate"] = settings["rate"]
+    return config
 
 
 def section_of(score: str) -> dict[str, Any]:
     """The section of a config for "dual", "multi-8", "som", …"""
     kind, _, m = score.partition("-")
+    if score == NCE:
+        m = ""
     if kind not in REGISTERED or bool(m) != (kind not in ("dual", "som")):
-        raise typer.BadParameter(f"{score!r} is none of dual, multi-M, som, poly-M and genpoly-M")
+        raise typer.BadParameter(f"{score!r} is none of dual, {NCE}, multi-M, som, poly-M and genpoly-M")
     return {"@architectures": f"spacy_pel.{REGISTERED[kind]}.v1", **({"m": int(m)} if m else {})}
+
+
+def kind_of(score: str) -> str:
+    """A score function without its number."""
+    section_of(score)
+    return score if score == NCE else score.partition("-")[0]
+
+
+def kept_rates(project: Path = Path()) -> dict[str, float]:
+    """The rate of each kind of score function."""
+    found: Any = srsly.read_json(project / RATES_FILE)
+    return found
+
+
+def run_name(settings: dict[str, Any]) -> str:
+    """SCORE-P-SEED, or SCORE-P-top-SEED."""
+    draw = "" if settings["draw"] == DRAWS[0] else f"-{settings['draw']}"
+    return f"{settings['score']}-{settings['p']}{draw}-{settings['seed']}"
+
+
+def run_file(settings: dict[str, Any]) -> str:
+    return f"{run_name(settings)}.json"
+
+
+def corpus_of(name: str, split: str) -> Path:
+    return Path("corpus") / f"{name}_{split}.spacy"
+
+
+def kb_of(name: str) -> Path:
+    return Path("assets") / f"{name}_kb"
+
+
+def train(folder: Path, config: Config, gpu_id: int) -> float:
+    """Train by a config, to FOLDER/model-last, and return the seconds."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    config["paths"]["steps"] = str(folder / "steps.jsonl")
+    config.to_disk(folder / "train.cfg")
+    start = perf_counter()
+    command("train", folder / "train.cfg", "--output", folder, "--gpu-id", gpu_id)
+    return perf_counter() - start
+
+
+def clear(folder: Path, more: Iterable[str] = ()) -> None:
+    """Remove the pipelines of a run, but not its steps."""
+    for part in ("model-last", "model-best", *more):
+        shutil.rmtree(folder / part, ignore_errors=True)
+
+
+def cell(values: list[float], key: str) -> str:
+    """The mean of `values`, with the least and the greatest of several."""
+    if not values:
+        return "–"
+    form = ",.0f" if key.endswith("second") or key.endswith("seconds") else ".3f"
+    spread = f" ({min(values):{form}}–{max(values):{form}})" if len(values) > 1 else ""
+    return f"{mean(values):{form}}{spread}"
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    typer.echo("\n".join(lines))
 
 
 def command(*arguments: object) -> None:

@@ -1,0 +1,251 @@
+"""The score functions and a joint encoder as rerankers of one retriever (Zhang & Stratos 2021, appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import spacy
+import srsly
+import typer
+from scores import (
+    GPU,
+    NCE,
+    SCORES,
+    Data,
+    Rate,
+    Seed,
+    Steps,
+    cell,
+    clear,
+    config_of,
+    corpus_of,
+    is_there,
+    settings_of,
+    train,
+    write,
+)
+from spacy.util import minibatch
+from thinc.api import Config
+
+from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.evaluation.ranking import find_mentions
+from spacy_pel.files.hashes import sha256
+from spacy_pel.kb.entity import Entity
+from spacy_pel.mentions.gold import GoldMention, gold_of
+from spacy_pel.models.bi_encoder import UNREADABLE, encode_entities, encode_spans, similarities
+from spacy_pel.models.cross_encoder import score_pairs
+from spacy_pel.training.distillation import mention_key
+
+JOINT = "joint"
+SCORERS = (*(score for score in SCORES if score != NCE), JOINT)
+JOINT_RATE, JOINT_BATCH = 1e-4, 8  # mentions; the others have 32
+AT_ONCE = 64  # mentions whose pairs are scored at once
+POINTS = {"≫": 0.05, ">": 0.0, "≥": 0.0, "≈": 0.015}  # by how much one is ahead at least, or at most of "≈"
+CLAIMS = (
+    ("joint", "≫", "som"),
+    ("som", "≈", "genpoly"),
+    ("som", ">", "multi"),
+    ("genpoly", ">", "multi"),
+    ("multi", "≥", "poly"),
+    ("poly", "≈", "dual"),
+)
+
+app = typer.Typer(help=__doc__)
+Candidates = dict[str, list[str]]  # their ids, best first, by `mention_key`
+
+
+@app.command()
+def data(
+    retriever: Annotated[Path, typer.Argument(help="A linker that `scores.py run --keep` left")],
+    top_n: Annotated[int, typer.Option(help="Candidates of a mention")] = 16,
+    name: Data = "scores",
+) -> None:
+    """Write the candidates of all mentions to corpus/NAME_candidates_train.jsonl and …_dev.jsonl, and what the
+    retriever has right to metrics/NAME/rerank/retriever.json."""
+    nlp = spacy.load(retriever)
+    linker: Any = nlp.get_pipe("pel_linker")
+    for split in ("train", "dev"):
+        mentions = gold_of(read_docs(corpus_of(name, split), nlp.vocab), linker.kb)
+        found = find_mentions(lambda spans: linker.find(spans, top_n), mentions, desc=split, progress=True)
+        lines = [
+            {"mention": mention_key(one.span), "text": one.span.text, "ids": own.ids, "scores": own.scores.tolist()}
+            for one, own in zip(mentions, (one.found for one in found), strict=True)
+        ]
+        srsly.write_jsonl(candidates_of(name, split), lines)
+    write_metrics(name, "retriever", measures(mentions, [line["ids"] for line in lines]) | {"scorer": "retriever"})
+
+
+@app.command()
+def run(
+    scorer: Annotated[str, typer.Argument(help="dual, multi-M, som, poly-M, genpoly-M or joint")],
+    retriever: Annotated[Path, typer.Argument(help="As for `data`")],
+    steps: Annotated[int, typer.Option(help="Optimiser steps of 32 mentions; four times as many of 8 for joint")] = 94,
+    rate: Rate = 0.0,
+    seed: Seed = 0,
+    name: Data = "scores",
+    gpu_id: GPU = -1,
+) -> None:
+    """Train a reranker among the candidates, the right entity forced into them, and measure it on those of the
+    development mentions as they are: metrics/NAME/rerank/SCORER-SEED.json. What is there, with these settings and of
+    this data, is not run again."""
+    settings = own_settings(scorer, steps, rate, seed, name)
+    run_name = f"{scorer}-{seed}"
+    if is_there(metrics_of(name, run_name), settings):
+        typer.echo(f"{run_name}: is there")
+        return
+    folder = Path("training") / name / "rerank" / run_name
+    config = joint_config(settings, retriever, name) if scorer == JOINT else scorer_config(settings, name)
+    seconds = train(folder, config, gpu_id)
+    if gpu_id >= 0:
+        spacy.require_gpu(gpu_id)
+    nlp = spacy.load(folder / "model-last")
+    kept = kept_candidates(name, "dev")
+    kb = nlp.get_pipe("pel_linker").kb  # type: ignore[attr-defined]
+    mentions = gold_of(read_docs(corpus_of(name, "dev"), nlp.vocab), kb)
+    ranked = reranked(nlp, mentions, [kept[mention_key(one.span)] for one in mentions])
+    write_metrics(name, run_name, measures(mentions, ranked) | settings | {"training_seconds": seconds})
+    clear(folder)
+
+
+@app.command("run-all")
+def run_all(
+    retriever: Annotated[Path, typer.Argument(help="As for `data`")],
+    steps: Steps = 94,
+    seed: Seed = 0,
+    name: Data = "scores",
+    gpu_id: GPU = -1,
+) -> None:
+    """All score functions, and the joint encoder."""
+    for scorer in SCORERS:
+        run(scorer, retriever, steps, 0.0, seed, name, gpu_id)
+
+
+@app.command()
+def table(name: Data = "scores") -> None:
+    """Write and print metrics/NAME/rerank/table.md: of each reranker recall@1 among all mentions, among those whose
+    entity is a candidate ("normalised"), and whether what the paper found held."""
+    order = ("retriever", *SCORERS)
+    found: list[Any] = [srsly.read_json(path) for path in metrics_of(name, "x").parent.glob("*.json")]
+    found.sort(key=lambda one: (order.index(one["scorer"]) if one["scorer"] in order else len(order), one["scorer"]))
+    lines = ["| | steps | rate | seeds | recall_at_1 | normalised | training_seconds |"]
+    lines.append("| --- |" + " ---: |" * 6)
+    normalised: dict[str, float] = {}
+    for scorer, group in groupby(found, key=lambda one: one["scorer"]):
+        runs = list(group)
+        cells = [str(runs[0].get("steps", "–")), f"{runs[0]['rate']:g}" if "rate" in runs[0] else "–", str(len(runs))]
+        for key in ("recall_at_1", "normalised", "training_seconds"):
+            cells.append(cell([one[key] for one in runs if key in one], key))
+        lines.append(f"| {scorer} | {' | '.join(cells)} |")
+        normalised[scorer.partition("-")[0]] = float(np.mean([one["normalised"] for one in runs]))
+    if found:
+        lines += ["", f"{found[0]['n_mentions']:,} mentions; of {found[0]['ceiling']:.3f} the entity is a candidate."]
+    lines += ["", "| normalised, Zhang & Stratos 2021, appendix B | here |", "| --- | --- |"]
+    lines += [f"| {' '.join(claim)} | {verdict(normalised, *claim)} |" for claim in CLAIMS]
+    write(metrics_of(name, "x").with_name("table.md"), lines)
+
+
+def verdict(found: dict[str, float], first: str, sign: str, second: str) -> str:
+    """Whether a claim held; "–" where it was not measured."""
+    if not {first, second} <= found.keys():
+        return "–"
+    ahead = found[first] - found[second]
+    held = abs(ahead) <= POINTS[sign] if sign == "≈" else ahead >= POINTS[sign] and (sign == "≥" or ahead > 0)
+    return f"{'held' if held else 'did not'}: {100 * ahead:+.1f} points"
+
+
+def own_settings(scorer: str, steps: int, rate: float, seed: int, name: str) -> dict[str, Any]:
+    """What decides what a run finds."""
+    joint = scorer == JOINT
+    shared = settings_of("dual" if joint else scorer, 0, "top", steps, rate, seed, name)
+    if joint:
+        shared |= {"rate": rate or JOINT_RATE, "steps": 32 // JOINT_BATCH * steps}
+    files = [candidates_of(name, split) for split in ("train", "dev")]
+    kept = {key: shared[key] for key in ("steps", "rate", "seed", "entities", "data")}
+    return {"scorer": scorer, **kept, "candidates": " ".join(sha256(path)[:16] for path in files)}
+
+
+def scorer_config(settings: dict[str, Any], name: str) -> Config:
+    """The config of a score function whose negatives are the other candidates of each mention, and no more."""
+    config = config_of({"score": settings["scorer"], "p": 0, "draw": "top", **settings}, name)
+    linker = config["components"]["pel_linker"]
+    linker["negatives"] = {"@misc": "spacy_pel.RandomNegatives.v1", "n": 0}
+    path = candidates_of(name, "train")
+    n = max(len(ids) for ids in kept_candidates(name, "train").values()) - 1
+    linker["distillation"] = {"@misc": "spacy_pel.Distillation.v1", "path": str(path), "n": n, "weight": 0.0}
+    config["training"]["before_update"] = None
+    return config
+
+
+def joint_config(settings: dict[str, Any], retriever: Path, name: str) -> Config:
+    """The config of the joint encoder, which lets the retriever find the same candidates."""
+    config = Config().from_disk("configs/ranker.cfg", interpolate=False)
+    config["paths"] |= {split: str(corpus_of(name, split)) for split in ("train", "dev")} | {"linker": str(retriever)}
+    config["components"]["pel_ranker"]["top_n"] = max(map(len, kept_candidates(name, "train").values()))
+    config["training"] |= {"seed": settings["seed"], "max_steps": settings["steps"]}
+    config["training"]["optimizer"]["learn_rate"]["initial_rate"] = settings["rate"]
+    return config
+
+
+def reranked(nlp: Any, mentions: Sequence[GoldMention], candidates: Sequence[list[str]]) -> list[list[str]]:
+    """The candidates of each mention in the order of their new scores."""
+    entities: dict[str, Entity] = nlp.get_pipe("pel_linker").kb.get_many({id_ for own in candidates for id_ in own})
+    ranked: list[list[str]] = []
+    for batch in minibatch(zip(mentions, candidates, strict=True), AT_ONCE):
+        spans, ids = [mention.span for mention, _ in batch], [own for _, own in batch]
+        pairs = [[entities[id_] for id_ in own] for own in ids]
+        if "pel_ranker" in nlp.pipe_names:
+            scores = score_pairs(nlp.get_pipe("pel_ranker").model, spans, pairs)
+        else:
+            scores = scores_of_pairs(nlp.get_pipe("pel_linker").model, spans, pairs)
+        starts = np.cumsum([len(own) for own in ids])[:-1]
+        for own, new in zip(ids, np.split(scores, starts), strict=True):
+            ranked.append([own[place] for place in np.argsort(-new, kind="stable")])
+    return ranked
+
+
+def scores_of_pairs(model: Any, spans: Sequence[Any], candidates: Sequence[Sequence[Entity]]) -> np.ndarray:
+    """What a bi-encoder scores each of m mentions with each of its candidates, mention by mention (pairs,)."""
+    flat = [one for own in candidates for one in own]
+    distinct = {one.id: one for one in flat}
+    number = {id_: i for i, id_ in enumerate(distinct)}
+    entities = encode_entities(model, distinct.values())[np.array([number[one.id] for one in flat])]
+    queries, places = encode_spans(model, spans)
+    places = np.repeat(places, [len(own) for own in candidates])
+    return np.where(places == UNREADABLE, 0, similarities(model, queries[places], entities))
+
+
+def measures(mentions: Sequence[GoldMention], ranked: Sequence[Sequence[str]]) -> dict[str, float]:
+    """recall@1 over all mentions, over those whose entity is a candidate, and how many these are."""
+    right = np.array([bool(ids) and ids[0] in one.ids for one, ids in zip(mentions, ranked, strict=True)])
+    there = np.array([not set(one.ids).isdisjoint(ids) for one, ids in zip(mentions, ranked, strict=True)])
+    found = {"recall_at_1": right.mean(), "normalised": right.sum() / max(there.sum(), 1), "ceiling": there.mean()}
+    return {"n_mentions": len(right), **{key: float(value) for key, value in found.items()}}
+
+
+def candidates_of(name: str, split: str) -> Path:
+    return Path("corpus") / f"{name}_candidates_{split}.jsonl"
+
+
+def kept_candidates(name: str, split: str) -> Candidates:
+    """What `data` wrote."""
+    lines: Any = srsly.read_jsonl(candidates_of(name, split))
+    return {line["mention"]: line["ids"] for line in lines}
+
+
+def metrics_of(name: str, run_name: str) -> Path:
+    return Path("metrics") / name / "rerank" / f"{run_name}.json"
+
+
+def write_metrics(name: str, run_name: str, values: dict[str, Any]) -> None:
+    path = metrics_of(name, run_name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    srsly.write_json(path, values)
+    typer.echo(f"{path}: recall@1 {values['recall_at_1']:.4f}, normalised {values['normalised']:.4f}")
+
+
+if __name__ == "__main__":
+    app()
