@@ -331,6 +331,10 @@ def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
     figures = srsly.read_json(folder / "metrics" / "scale.json")
     assert figures["name vectors: index"] == "flat" and figures["name vectors"] > 700
     assert figures["name vectors: first entity as by exact search"] > 0.99
+    run_project(folder, "search", **given)  # beside the vectors of names
+    run_project(folder, "store", entities=650)
+    assert {"entities", "store: seconds to build"} <= srsly.read_json(folder / "metrics" / "scale.json").keys()
+    assert "name vectors" not in srsly.read_json(folder / "metrics" / "scale.json")
     nlp.get_pipe("pel_linker").index()
     nlp.to_disk(tmp_path / "linker")
     types = "flat IVF8,SQ8@2"

@@ -85,6 +85,12 @@ def test_no_release_of_umls_is_read_to_see_whether_it_changed():
     assert "deps" not in build and build["outputs"] == ["kb/entities.sqlite"]
 
 
+def test_neither_wikipedia_nor_the_vectors_of_its_articles_are_read_to_see_whether_they_changed():
+    commands = srsly.read_yaml(PROJECTS / "aida" / "project.yml")["commands"]
+    named = {name for command in commands for name in (*command.get("deps", ()), *command.get("outputs", ()))}
+    assert not {"${vars.knowledge_source}", "kb", "linker/${vars.name}"} & named
+
+
 @pytest.mark.parametrize("path", [*CONFIGS, *RANKERS], ids=lambda path: f"{path.parents[1].name}/{path.stem}")
 def test_config_builds_the_pipeline_and_its_training_settings(path):
     config = load_config(path, interpolate=False)

@@ -24,6 +24,7 @@ from scores import (
     config_of,
     corpus_of,
     is_there,
+    kind_of,
     settings_of,
     train,
     write,
@@ -128,9 +129,9 @@ def run_all(
 def table(name: Data = "scores") -> None:
     """Write and print metrics/NAME/rerank/table.md: of each reranker recall@1 among all mentions, among those whose
     entity is a candidate ("normalised"), and whether what the paper found held."""
-    order = ("retriever", *SCORERS)
+    order = ["retriever", *map(kind_of, SCORES), JOINT]
     found: list[Any] = [srsly.read_json(path) for path in metrics_of(name, "x").parent.glob("*.json")]
-    found.sort(key=lambda one: (order.index(one["scorer"]) if one["scorer"] in order else len(order), one["scorer"]))
+    found.sort(key=lambda one: (order.index(one["scorer"].partition("-")[0]), one["scorer"]))
     lines = ["| | steps | rate | seeds | recall_at_1 | normalised | training_seconds |"]
     lines.append("| --- |" + " ---: |" * 6)
     normalised: dict[str, float] = {}

@@ -36,7 +36,7 @@ from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 
 BLOCK, JITTER, SEED, ROUNDS = 50_000, 0.3, 0, 5
 BATCHES, LINKED, EXACTLY, CHANGED = (1, 32, 1024), 100_000, 2_000, 100
-KB = Path("kb")  # of the project
+KB, FINGERPRINT = Path("kb"), "made up"  # of the project; of its vectors of entities
 TYPES = tuple(f"T{number:03}" for number in range(1, 22))
 
 app = typer.Typer(help=__doc__)
@@ -73,7 +73,8 @@ def encode(
 
 @app.command()
 def store(work: Work, figures: Figures, count: Annotated[int, typer.Option(help="Entities")] = 2_400_000) -> None:
-    """Build the KB without vectors."""
+    """Build the KB without vectors, and begin a new file of figures: those of another KB would stay in it."""
+    figures.unlink(missing_ok=True)
     names = srsly.read_json(work / "names.json")
     start = perf_counter()
     kb = KnowledgeBase.create(KB, tqdm(made_up(names, count), total=count, desc="Records"), overwrite=True)
@@ -100,14 +101,14 @@ def index(
     kb = KnowledgeBase(KB)
     start = perf_counter()
     blocks = jittered(names, len(kb))
-    kb.index(blocks, dim=names.shape[1], metric="cosine", fingerprint="made up", index_type=index_type)
+    kb.index(blocks, dim=names.shape[1], metric="cosine", fingerprint=FINGERPRINT, index_type=index_type)
     add_figures(
         figures,
         {
-            "index": kb.entity_index().index_type,
+            "index": kb.entity_index(FINGERPRINT).index_type,
             "index: seconds to build": perf_counter() - start,
             "index: MB of memory at the peak, mapped files counted": peak_mb(),
-            "index: MB on disk": kb.entity_index().size_bytes / 1e6,
+            "index: MB on disk": kb.entity_index(FINGERPRINT).size_bytes / 1e6,
         },
     )
 
@@ -132,7 +133,7 @@ def search(
     before, start = memory_mb(), perf_counter()
     kb = KnowledgeBase(KB)
     found: dict[str, Any] = {"open: milliseconds": 1000 * (perf_counter() - start)}
-    search = partial(kb.entity_index().search, n_probe=n_probe or None)
+    search = partial(kb.entity_index(FINGERPRINT).search, n_probe=n_probe or None)
     for size in BATCHES:
         seconds = timed(lambda size=size: kb.ids(search(queries[:size], k)[1][:, :5]))
         found[f"search and ids: ms a mention, batches of {size:,}"] = 1000 * seconds / size
@@ -258,9 +259,11 @@ def change(linker: Any, kb: KnowledgeBase) -> dict[str, float]:
     ]
     start = perf_counter()
     vectors = encode_entities(linker.model, entities)
-    kb.add(entities, NewVectors("made up", vectors))
+    kb.add(entities, NewVectors(FINGERPRINT, vectors))
     added = perf_counter() - start
-    assert kb.ids(kb.entity_index().search(vectors, 1)[1]).ravel().tolist() == [entity.id for entity in entities]
+    assert kb.ids(kb.entity_index(FINGERPRINT).search(vectors, 1)[1]).ravel().tolist() == [
+        entity.id for entity in entities
+    ]
     start = perf_counter()
     kb.remove([entity.id for entity in entities])
     return {f"add {CHANGED}: seconds": added, f"remove {CHANGED}: seconds": perf_counter() - start}
