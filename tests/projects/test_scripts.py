@@ -25,6 +25,7 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
+from zeshel import SPLITS, write_zeshel
 
 from spacy_pel import evaluate, render_links
 from spacy_pel.corpora.docbin import read_docs, write_docs
@@ -398,6 +399,16 @@ def test_the_rate_is_0_where_the_training_ends(path):
     training = load_config(path, overrides={"training.max_steps": 37}, interpolate=True)["training"]
     assert training["optimizer"]["learn_rate"]["total_steps"] == 37
     assert training["max_epochs"] <= 0, "epochs would end it before"
+
+
+def test_the_statistics_of_zeshel_stand_beside_the_published_ones(tmp_path, capsys):
+    groups = [",".join(SPLITS[split]) for split in ("train", "val", "test")]
+    script("check_data", "zeshel").main(write_zeshel(tmp_path), groups)
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        "| train | 2 | 8 | 332,632 | 8 | 49,275 |",
+        "| val | 2 | 8 | 89,549 | 8 | 10,000 |",
+        "| test | 2 | 8 | 70,140 | 8 | 10,000 |",
+    ]
 
 
 def test_standard_errors_are_those_of_draws_of_entities():
