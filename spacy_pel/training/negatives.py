@@ -44,7 +44,7 @@ class NegativeSampler(ABC):
     entities of the mention, and none twice unless `draw` is "iid".
 
     Attributes:
-        n: Negatives a mention; 0 where those of a ranker's file are enough (see `Distillation`).
+        n: Negatives a mention; 0, of random ones, where those of a file are enough (see `Distillation`).
         in_batch: Whether the correct entities of a batch's other mentions are negatives too; None: as the layout has
             it.
     """
@@ -76,7 +76,7 @@ class NegativeSampler(ABC):
         return 0
 
     def __post_init__(self) -> None:
-        check_count(SECTION, "n", self.n, most=MOST_NEGATIVES)
+        check_count(SECTION, "n", self.n, least=1 if self.percent_hard else 0, most=MOST_NEGATIVES)
         check_number(SECTION, "p", self.percent_hard, least=0, most=100)
         check_flag(SECTION, "in_batch", self.in_batch, optional=True)
         check_choice(SECTION, "draw", self.draw, get_args(Draw))

@@ -98,7 +98,7 @@ def test_hard_negatives_without_an_index_name_the_config_key():
         HardNegatives(2).sample(np.random.default_rng(0), [[0]], 3, np.zeros((1, 2)))
 
 
-@pytest.mark.parametrize("settings", [{"n": -1}, {"p": 101}, {"p": -1}, {"draw": "best"}, {"draw": "iid", "pool": 3}])
+@pytest.mark.parametrize("settings", [{"n": 0}, {"p": 101}, {"p": -1}, {"draw": "best"}, {"draw": "iid", "pool": 3}])
 def test_settings_that_make_no_sense(settings):
     with pytest.raises(PelError, match=r"\[components.pel_linker.negatives\]"):
         MixedNegatives(**settings)
