@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +38,7 @@ def baselines(
     """
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.baselines import evaluate_baselines, require_sklearn
-    from ..files.atomic import write_atomically
+    from ..files.atomic import write_json
     from ..kb.knowledge_base import KnowledgeBase
 
     require_sklearn()
@@ -49,9 +48,7 @@ def baselines(
     rows = []
     try:
         for name, values in measured:
-            path = metrics / f"baseline-{name}.json"
-            content = json.dumps({"corpus": str(corpus)} | values, indent=2, allow_nan=False) + "\n"
-            write_atomically(path, content.encode())
+            write_json(metrics / f"baseline-{name}.json", {"corpus": str(corpus)} | values)
             rows.append((name, *(_format(key, values[key]) for key in SHOWN)))
     except PelError as error:
         raise PelError(f"{' and '.join(map(str, filter(None, (corpus, tune))))}: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,7 +64,7 @@ def evaluate(
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.evaluate import measure, read_upstream, with_ranker
-    from ..files.atomic import write_atomically
+    from ..files.atomic import write_json
     from ..reports.plots import require_matplotlib
 
     if plots:
@@ -95,7 +94,7 @@ def evaluate(
             "that does, such as `ner`, `entity_ruler` or `pel_finder`, before pel_linker"
         )
     if output:
-        write_atomically(output, (json.dumps(metrics, indent=2, allow_nan=False) + "\n").encode())
+        write_json(output, metrics)
         msg.good(f"Wrote {output}")
     if plots:
         _write_plots(plots, ranked, metrics, linker.require_kb())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Set
 from pathlib import Path
@@ -52,7 +51,7 @@ def okb(
     from ..corpora.docbin import write_docs
     from ..corpora.okb import OKB_TYPES, ids_of_types, keep, make_nil
     from ..corpora.pubtator import PubTatorReader
-    from ..files.atomic import write_atomically
+    from ..files.atomic import write_json
     from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
     from ..mentions.gold import gold_mentions, with_successors
@@ -89,7 +88,7 @@ def okb(
     counts = {"n_entities": len(whole), "n_held_out": n_held_out, "splits": splits_found}
     counts |= _print_checks(corpora, mentions, held_out, wanted, whole)
     if output:
-        write_atomically(output, (json.dumps(counts, indent=2, allow_nan=False) + "\n").encode())
+        write_json(output, counts)
     msg.text(f"{n_held_out:,} of the {len(whole):,} entities of {kb} are of these types.")
     if dry_run:
         return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ..errors import PelError
 from .locks import locked
@@ -25,6 +26,16 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
     except OSError as error:
         raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, as `write_atomically` does.
+
+    Raises:
+        PelError: As there.
+        ValueError: A number is not finite.
+    """
+    write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 @contextmanager

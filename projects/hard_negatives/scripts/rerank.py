@@ -19,7 +19,6 @@ from scores import (
     Rate,
     Seed,
     Steps,
-    cell,
     clear,
     config_of,
     corpus_of,
@@ -32,6 +31,7 @@ from scores import (
 from spacy.util import minibatch
 from thinc.api import Config
 
+from spacy_pel.cli.table import over_seeds
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.ranking import find_mentions
 from spacy_pel.files.hashes import sha256
@@ -139,7 +139,7 @@ def table(name: Data = "scores") -> None:
         runs = list(group)
         cells = [str(runs[0].get("steps", "–")), f"{runs[0]['rate']:g}" if "rate" in runs[0] else "–", str(len(runs))]
         for key in ("recall_at_1", "normalised", "training_seconds"):
-            cells.append(cell([one[key] for one in runs if key in one], key))
+            cells.append(over_seeds(key, [one.get(key) for one in runs]))
         lines.append(f"| {scorer} | {' | '.join(cells)} |")
         normalised[scorer.partition("-")[0]] = float(np.mean([one["normalised"] for one in runs]))
     if found:

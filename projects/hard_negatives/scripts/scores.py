@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from itertools import groupby, product
 from pathlib import Path
 from random import Random
-from statistics import mean
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ import typer
 from thinc.api import Config
 
 from spacy_pel import evaluate
+from spacy_pel.cli.table import over_seeds
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.knowledge_base import KnowledgeBase
@@ -163,7 +163,7 @@ def table(name: Data = "scores") -> None:
         one = runs[0]
         negatives = names.get(one["p"], f"{one['p']} % hard") + (f", {one['draw']}" if one["draw"] != DRAWS[0] else "")
         cells = [one["score"], negatives, str(one["steps"]), f"{one['rate']:g}", f"{one['entities']:,}", str(len(runs))]
-        cells += [cell([run[key] for run in runs if run[key] is not None], key) for key in COLUMNS]
+        cells += [over_seeds(key, [run[key] for run in runs]) for key in COLUMNS]
         lines.append(f"| {' | '.join(cells)} |")
     write(Path("metrics") / name / "table.md", lines)
 
@@ -262,15 +262,6 @@ def clear(folder: Path, more: Iterable[str] = ()) -> None:
     """Remove the pipelines of a run, but not its steps."""
     for part in ("model-last", "model-best", *more):
         shutil.rmtree(folder / part, ignore_errors=True)
-
-
-def cell(values: list[float], key: str) -> str:
-    """The mean of `values`, with the least and the greatest of several."""
-    if not values:
-        return "–"
-    form = ",.0f" if key.endswith("second") or key.endswith("seconds") else ".3f"
-    spread = f" ({min(values):{form}}–{max(values):{form}})" if len(values) > 1 else ""
-    return f"{mean(values):{form}}{spread}"
 
 
 def write(path: Path, lines: list[str]) -> None:
