@@ -670,6 +670,15 @@ def test_a_ranker_is_trained_and_measured_on_what_it_was_not_tuned_on(tmp_path, 
     assert dev["both"]["recall_at_1"] <= dev["both"]["normalised_accuracy"] <= 1
     assert dev["linker"]["recall_at_1"] < dev["linker"]["normalised_accuracy"], "it has not found all among 8"
     assert 0 < measured["share"] <= 1 and measured["mentions_per_second"] > 0
+    ranker.speed(Path("training/model-last"), corpora[0], tmp_path / "speed.json", n_docs=0)
+    speed = json.loads(Path("speed.json").read_text())
+    assert [row["share"] for row in speed["rows"]["pairs"]] == [0, 0.1, 0.3, 0.5, 1] and speed["n_mentions"] == 144
+    assert (
+        speed["rows"]["pairs"][0]["recall_at_1"]
+        == dev["linker"]["recall_at_1"]
+        < speed["rows"]["pairs"][-1]["recall_at_1"]
+    )
+    assert all(row["mentions_per_second"] > 0 for row in [*speed["rows"]["pairs"], *speed["rows"]["mentions"]])
     ranker.figure(tmp_path / "metrics", tmp_path / "figures" / "ranker")
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"ranker.png", "ranker.svg"}
 
