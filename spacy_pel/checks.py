@@ -132,5 +132,10 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
+def named(value: Any) -> str:
+    """`value` as a message shows it, and its type."""
+    return f"{shown(value)} ({type(value).__name__})"
+
+
 def _or_none(optional: bool) -> str:
     return ", or None" if optional else ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from ..checks import shown
+from ..checks import named, shown
 from ..errors import PelError
 
 NIL = "NIL"  # what a mention that the KB has no entity for is linked to
@@ -91,3 +92,16 @@ def _of_another_type(entity: Entity) -> PelError:
 def _is_text(value: object) -> bool:
     """Whether `value` is a string without half of a surrogate pair."""
     return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def entities_given(entities: Any) -> list[Entity]:
+    """`entities` as a list.
+
+    Raises:
+        PelError: They are no entities in a list, or none at all.
+    """
+    found: list[Any] = list(entities) if isinstance(entities, Iterable) and not isinstance(entities, str) else [None]
+    if not found or not all(isinstance(one, Entity) for one in found):
+        what = "an empty list" if not found else named(entities)
+        raise PelError(f'{what} is no list of entities; give some, such as [Entity("C01", "Aspirin")].')
+    return found

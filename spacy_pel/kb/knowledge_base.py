@@ -16,7 +16,7 @@ from ..files.folders import check_not_left_aside, check_replaceable, new_folder
 from .allowed import Allowed
 from .changes import compact, index, put
 from .damage import UnknownId
-from .entity import Entity
+from .entity import Entity, entities_given
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
 from .index.indexes import Indexes, NewVectors
@@ -327,10 +327,10 @@ class KnowledgeBase(Mapping[str, Entity]):
                 `EntityIndex.n_missing`.
 
         Raises:
-            PelError: An id comes twice or is in the KB; vectors are missing, not finite or of another shape or encoder;
-                another process changes the KB.
+            PelError: They are no entities in a list; an id comes twice or is in the KB; vectors are missing, not finite
+                or of another shape or encoder; another process changes the KB.
         """
-        self._put(entities, vectors)
+        self._put(entities_given(entities), vectors)
 
     def update(self, entities: Sequence[Entity], *vectors: NewVectors) -> None:
         """Put `entities` in the place of those with the same ids, as `add` does.
@@ -338,7 +338,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         Raises:
             PelError: As for `add`, and where an id is not in the KB.
         """
-        self._put(entities, vectors, replaced=[entity.id for entity in entities])
+        new = entities_given(entities)
+        self._put(new, vectors, replaced=[entity.id for entity in new])
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove entities in one transaction. They are never found again.

@@ -31,7 +31,9 @@ def piped(
         except PelError:
             raise
         except ValueError as error:  # spaCy's E871, with the whole traceback
-            raise PelError(f"A process has failed: {str(error).strip().splitlines()[-1]}") from error
+            last = str(error).strip().splitlines()[-1]
+            own = last.removeprefix(f"{PelError.__module__}.{PelError.__qualname__}: ")
+            raise PelError(own if own != last else f"A process has failed: {last}") from error
         return
     while True:
         with nlp.memory_zone():

@@ -8,9 +8,8 @@ from typing import Any
 
 from spacy.tokens import Span
 
-from ..checks import check_count, refused, shown
+from ..checks import check_count, named, refused
 from ..errors import PelError
-from ..kb.entity import Entity
 from .settings import LinkSettings
 
 
@@ -22,7 +21,7 @@ def check_ranked(spans: Any, k: Any) -> None:
     """
     check_count("linker.rank", "k", k, least=1)
     if not isinstance(spans, Sequence) or not all(isinstance(span, Span) for span in spans):
-        raise PelError(f"{_named(spans)} is no list of Spans; give mentions, such as list(doc.ents).")
+        raise PelError(f"{named(spans)} is no list of Spans; give mentions, such as list(doc.ents).")
 
 
 def check_explained(span: Any, k: Any) -> None:
@@ -32,21 +31,8 @@ def check_explained(span: Any, k: Any) -> None:
         PelError: `span` is no Span, or `k` under 1.
     """
     if not isinstance(span, Span):
-        raise PelError(f"{_named(span)} is no Span; give one mention, such as doc.ents[0] or doc[2:4].")
+        raise PelError(f"{named(span)} is no Span; give one mention, such as doc.ents[0] or doc[2:4].")
     check_count("linker.explain", "k", k, least=1, hint=": ask for at least one candidate")
-
-
-def entities_given(entities: Any) -> list[Entity]:
-    """`entities` as a list.
-
-    Raises:
-        PelError: They are no entities in a list, or none at all.
-    """
-    found: list[Any] = list(entities) if isinstance(entities, Iterable) and not isinstance(entities, str) else [None]
-    if not found or not all(isinstance(one, Entity) for one in found):
-        what = "an empty list" if not found else _named(entities)
-        raise PelError(f'{what} is no list of entities; give some, such as [Entity("C01", "Aspirin")].')
-    return found
 
 
 def ids_given(ids: Any) -> list[str]:
@@ -57,7 +43,7 @@ def ids_given(ids: Any) -> list[str]:
     """
     found: list[Any] = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, str) else [None]
     if not all(isinstance(one, str) for one in found):
-        raise PelError(f'{_named(ids)} is no list of ids; give ["{ids if isinstance(ids, str) else "C01"}"].')
+        raise PelError(f'{named(ids)} is no list of ids; give ["{ids if isinstance(ids, str) else "C01"}"].')
     return found
 
 
@@ -68,7 +54,7 @@ def path_given(path: Any) -> Path:
         PelError: It is none, nor a text.
     """
     if not isinstance(path, str | Path):
-        raise PelError(f"{_named(path)} is no KB; give the folder of one, or a KnowledgeBase.")
+        raise PelError(f"{named(path)} is no KB; give the folder of one, or a KnowledgeBase.")
     return Path(path)
 
 
@@ -82,7 +68,3 @@ def check_attribute(name: str, value: Any) -> None:
         raise refused("linker", name, value, "call linker.set_kb with the folder of a KB, or with a KnowledgeBase")
     if name == "settings" and not isinstance(value, LinkSettings):
         raise refused("linker", name, value, "give LinkSettings, or set one setting, such as linker.top_k = 16")
-
-
-def _named(value: Any) -> str:
-    return f"{shown(value)} ({type(value).__name__})"

@@ -12,7 +12,7 @@ from thinc.api import Model
 
 from ..checks import check_text
 from ..errors import PelError
-from ..kb.entity import Entity
+from ..kb.entity import Entity, entities_given
 from ..kb.index.indexes import NewVectors
 from ..kb.index.on_disk import NewIndex
 from ..kb.index.owners import Owners
@@ -35,7 +35,6 @@ from ..search.hybrid import HybridSearch
 from ..search.scored_index import scored
 from ..search.search import Search, VectorSearch
 from ..search.weights import NameWeights
-from .arguments import entities_given
 from .settings import LinkSettings
 
 PLURAL = {ENTITY: "entities", NAMES: "names"}

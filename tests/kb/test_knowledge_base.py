@@ -122,6 +122,14 @@ def test_a_field_of_another_type_is_named(fields, message):
         Entity(**{"id": "C1", "name": "x"} | fields)
 
 
+@pytest.mark.parametrize("change", ["add", "update"])
+def test_what_is_no_entity_is_not_added(tmp_path, change):
+    kb = KnowledgeBase.create(tmp_path / "kb", numbered(3))
+    with pytest.raises(PelError, match=r"\(list\) is no list of entities; give some"):
+        getattr(kb, change)([{"id": "C0000001", "name": "a dict"}])
+    assert len(kb) == 3
+
+
 def test_create_refuses_double_ids_and_no_entities(tmp_path):
     double = [*numbered(3), Entity(id="C0000001", name="again")]
     with pytest.raises(PelError, match='"C0000001" comes twice, as entity 2 and as entity 4'):
