@@ -11,6 +11,7 @@ import srsly
 import typer
 
 from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.evaluation.evaluate import find_linker, with_ranker
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_mentions
 from spacy_pel.mentions.gold import gold_of
@@ -18,7 +19,9 @@ from spacy_pel.mentions.ranked import RankedMention
 
 
 def main(
-    pipeline: Annotated[Path, typer.Argument(help="A pipeline with a pel_linker and its KB; left as it is")],
+    pipeline: Annotated[
+        Path, typer.Argument(help="With a pel_linker and its KB, and perhaps a pel_ranker; left as it is")
+    ],
     corpus: Annotated[Path, typer.Argument(help="A .spacy file of gold mentions")],
     output: Annotated[Path, typer.Argument(help="Folder for LABEL.json")],
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
@@ -28,7 +31,7 @@ def main(
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)
     nlp = spacy.load(pipeline)
-    linker: Any = nlp.get_pipe("pel_linker")
+    linker: Any = with_ranker(nlp, find_linker(nlp)[1])
     mentions = gold_of(read_docs(corpus, nlp.vocab), linker.kb)
     parts: dict[str, list[RankedMention]] = defaultdict(list)
     for mention, ranked in zip(mentions, rank_mentions(linker, mentions, 64, progress=True), strict=True):

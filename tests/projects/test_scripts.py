@@ -877,7 +877,7 @@ def test_nil_is_decided_in_two_ways_on_what_is_searched_once(tmp_path, monkeypat
 
 
 def test_a_ranker_with_fgsm_and_without(tmp_path):
-    change, output = script("ranker", "medmentions_umls").main, tmp_path / "training" / "ranker.cfg"
+    change, output = script("vary_ranker", "shared").main, tmp_path / "training" / "ranker.cfg"
     for epsilon, tokens in ((0.0, "entity"), (0.02, "all")):
         for name in ("ranker", "ranker_small"):
             change(PROJECTS / "medmentions_umls" / "configs" / f"{name}.cfg", output, epsilon, tokens)
