@@ -31,17 +31,18 @@ from .shared_rows import SharedRows
 from .token_rows import Rows, TokenRows
 
 SECTION = "[components.pel_ranker.model]"
-POOLINGS = ("mean", "cls")
+POOLER = "pooler"
+POOLINGS = ("mean", "cls", POOLER)
 PAIRS, MENTIONS = ROWS = ("pairs", "mentions")
 NEAREST = "nearest"
 SPREAD = 0.02  # of the weights of a new linear layer, as BERT's
 
 
 class PairTower(Tower):
-    """A transformer, the pooling of its last hidden states, and a linear layer from these to a score.
+    """A transformer, the pooling of its last hidden states, and a head from these to a score.
 
     Attributes:
-        linear: None until `set_encoder` gives one.
+        head: A linear layer, or BERT's pooler and one; None until `set_encoder` gives one.
         separator: The token id of `[SEP]`, which ends the mention's part of a row.
     """
 
@@ -49,7 +50,7 @@ class PairTower(Tower):
 
     def __init__(self, pooling: Pooling, precision: str) -> None:
         super().__init__(pooling, precision)
-        self.linear: nn.Linear | None = None
+        self.head: nn.Module | None = None
         self.separator = -1
 
     def forward(
@@ -57,14 +58,14 @@ class PairTower(Tower):
     ) -> torch.Tensor:
         """Score the pairs of a padded batch, (k, 1): a row each, or a candidate of `spots` each. See `Tower.states` for
         the arguments."""
-        assert self.linear is not None
+        assert self.head is not None
         if spots is None:
             segments = self._segments(behind_separator(ids, self.separator))
-            return self.linear(self.pooling(self.states(ids, mask, step, **segments), ids, mask))
+            return self.head(self.pooling(self.states(ids, mask, step, **segments), ids, mask))
         blocks, positions = blocks_of(mask, spots)
         seen = ((blocks[:, :, None] == blocks[:, None]) | (blocks[:, None] == 0)) & mask[:, None]
         states = self.states(ids, seen, step, position_ids=positions, **self._segments(blocks > 0))
-        return self.linear(self.pooling.of_spots(states, spots))
+        return self.head(self.pooling.of_spots(states, spots))
 
     def _segments(self, of_entity: torch.Tensor) -> dict[str, torch.Tensor]:
         """Segment ids, where the transformer has them: 1 for tokens `of_entity`, 0 for those of the mention's part."""
@@ -118,8 +119,8 @@ def make_cross_encoder(
         entity_length: The longest part of an entity.
         entity_template: See `spacy_pel.BiEncoder.v1`, for this and those that follow.
         aliases: "fallback", "first", "never", or "nearest": first, in the order of their likeness to the mention.
-        pooling: Whose states a score is made of: "mean" (of all tokens) or "cls" (the first, as in Zhang & Stratos
-            2021).
+        pooling: Whose states a score is made of: "mean" (of all tokens), "cls" (the first), or "pooler" (the first
+            through the encoder's pooler, tanh(W x + b), as in Zhang & Stratos 2021; a new one where it has none).
         precision: See `spacy_pel.BiEncoder.v1`.
         context: The most word pieces on either side of a mention; None: all that fits.
         rows: "pairs": a mention stands in a row with each of its candidates, and both see one another. "mentions": in
@@ -143,13 +144,13 @@ def make_cross_encoder(
         )
     read = "first" if aliases == NEAREST else aliases
     row_settings = RowSettings(mention_length, entity_length, entity_template, read, context, section=SECTION)
-    tower = make_tower(PairTower(Pooling(pooling, unit_length=False), precision))
+    tower = make_tower(PairTower(Pooling("cls" if pooling == POOLER else pooling, unit_length=False), precision))
     tower.attrs.update({"settings": settings, "row_settings": row_settings, "row_builder": None})
     return tower
 
 
-def set_encoder(model: Model, encoder: PretrainedEncoder, linear: nn.Linear | None = None) -> None:
-    """Give a cross-encoder its transformer and its linear layer, by default a new one.
+def set_encoder(model: Model, encoder: PretrainedEncoder, head: nn.Module | None = None) -> None:
+    """Give a cross-encoder its transformer and its head, by default a new one.
 
     Raises:
         PelError: The rows are longer than the encoder reads, it cannot read a mention with all candidates, or it has
@@ -166,13 +167,22 @@ def set_encoder(model: Model, encoder: PretrainedEncoder, linear: nn.Linear | No
         )
     model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, settings)
     module = pair_tower(model)
-    module.linear = linear or _new_linear(encoder.transformer.config.hidden_size)
+    module.head = head or new_head(model.attrs["settings"]["pooling"], encoder)
     module.separator = encoder.tokenizer.sep_token_id
     set_transformer(model, encoder.transformer, builder.pad, builder.markers)
 
 
-def _new_linear(size: int) -> nn.Linear:
-    linear = nn.Linear(size, 1)
+def new_head(pooling: str, encoder: PretrainedEncoder) -> nn.Module:
+    """A head of a cross-encoder with that `pooling`, of which only the pooler of `encoder` has learnt anything."""
+    size = encoder.transformer.config.hidden_size
+    score = _new_linear(size, 1)
+    if pooling != POOLER:
+        return score
+    return nn.Sequential(encoder.pooler or _new_linear(size, size), nn.Tanh(), score)
+
+
+def _new_linear(size: int, width: int) -> nn.Linear:
+    linear = nn.Linear(size, width)
     nn.init.normal_(linear.weight, std=SPREAD)
     nn.init.zeros_(linear.bias)
     return linear

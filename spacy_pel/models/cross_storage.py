@@ -4,7 +4,7 @@ model/
   cross_encoder.json            the settings it was built with
   tokenizer/                    Hugging Face tokenizer files
   pairs/                        the transformer: config.json, model.safetensors
-  score.safetensors             the linear layer
+  score.safetensors             the head: a linear layer, or a pooler and one
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 import srsly
 from thinc.api import Model
-from torch import nn
 
 from ..errors import PelError
-from .cross_encoder import has_encoder, make_cross_encoder, pair_tower, set_encoder
+from .cross_encoder import has_encoder, make_cross_encoder, new_head, pair_tower, set_encoder
 from .encoder_loader import PretrainedEncoder
 from .weights import (
     load_tokenizer,
@@ -29,7 +28,7 @@ from .weights import (
     save_weights,
 )
 
-SETTINGS, WEIGHTS, LINEAR = "cross_encoder.json", "pairs", "score.safetensors"
+SETTINGS, WEIGHTS, HEAD = "cross_encoder.json", "pairs", "score.safetensors"
 
 
 def save(model: Model, path: Path) -> None:
@@ -44,7 +43,7 @@ def save(model: Model, path: Path) -> None:
     module: Any = pair_tower(model)
     save_tokenizer(model.attrs["row_builder"].tokenizer, path / "tokenizer")
     save_transformer(module.transformer, path / WEIGHTS)
-    save_weights(module.linear, path / LINEAR)
+    save_weights(module.head, path / HEAD)
     srsly.write_json(path / SETTINGS, model.attrs["settings"])
 
 
@@ -62,7 +61,7 @@ def load(path: Path, precision: str) -> Model:
         settings: Any = srsly.read_json(path / SETTINGS)
         model = make_cross_encoder(**{**settings, "precision": precision})
         encoder = PretrainedEncoder(load_transformer(path / WEIGHTS), load_tokenizer(path / "tokenizer"))
-        linear = nn.Linear(encoder.transformer.config.hidden_size, 1)
-        linear.load_state_dict(load_weights(path / LINEAR))
-        set_encoder(model, encoder, linear)
+        head = new_head(settings["pooling"], encoder)
+        head.load_state_dict(load_weights(path / HEAD))
+        set_encoder(model, encoder, head)
     return model

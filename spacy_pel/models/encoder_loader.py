@@ -15,6 +15,7 @@ from .no_code import NO_CODE, reason, without_kernel
 SECTION = "[initialize.components.pel_linker.encoder_loader]"
 LARGEST_DROPOUT = 0.99
 MISSING_SHOWN = 3
+POOLER = "pooler."
 MODEL, TOKENIZER, TOWERS = "model", "tokenizer", ("mention", "entity")  # folders of a linker, see `models.storage`
 # What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
@@ -27,11 +28,14 @@ class PretrainedEncoder(NamedTuple):
         transformer: The transformer.
         tokenizer: Its tokenizer.
         for_entities: Another transformer of the same tokenizer and vector size, for entities; None: there is only one.
+        pooler: The linear layer of BERT's pooler, from the state of the first token (hidden) to (hidden), which only a
+            cross-encoder can have a use for; None: the checkpoint has none.
     """
 
     transformer: Any
     tokenizer: Any
     for_entities: Any = None
+    pooler: Any = None
 
 
 class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
@@ -123,16 +127,19 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
             raise PelError(
                 f"{SECTION}: {name!r} is of the kind {kind}, which nothing reads with; name one of BERT's kind."
             )
-        if missing := [key for key in info["missing_keys"] if not key.startswith("pooler.")]:
+        missing = [key for key in info["missing_keys"] if not key.startswith(POOLER)]
+        if missing:
             warnings.warn(
                 f"{SECTION}: {name!r} lacks {len(missing)} of the encoder's weights, which begin at random: "
                 f"{', '.join(missing[:MISSING_SHOWN])}{', …' if len(missing) > MISSING_SHOWN else ''}.",
                 stacklevel=3,
             )
         add_markers(tokenizer)
+        has_pooler = len(missing) == len(info["missing_keys"])
+        pooler = getattr(getattr(transformer, "pooler", None), "dense", None) if has_pooler else None
         transformer.pooler = None
         transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        return PretrainedEncoder(transformer, tokenizer)
+        return PretrainedEncoder(transformer, tokenizer, pooler=pooler)
 
 
 @contextmanager

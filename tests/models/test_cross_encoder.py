@@ -7,6 +7,7 @@ import pytest
 import spacy
 import torch
 from tiny import ENTITIES, make_docs, write_encoder
+from transformers import BertModel
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
@@ -39,7 +40,7 @@ def folder(tmp_path_factory):
     return write_encoder(tmp_path_factory.mktemp("encoder"))
 
 
-@pytest.fixture(scope="module", params=["mean", "cls"])
+@pytest.fixture(scope="module", params=["mean", "cls", "pooler"])
 def model(request, folder):
     return make(folder, pooling=request.param)
 
@@ -92,9 +93,27 @@ def test_scores_are_those_of_the_transformer_and_the_linear_layer(model, spans):
         assert 0 < segments.sum() < segments.numel()
         with torch.no_grad():
             states = transformer(input_ids=ids, token_type_ids=segments).last_hidden_state[0]
-            pooled = states[0] if model.attrs["settings"]["pooling"] == "cls" else states.mean(0)
-            expected = module.linear(pooled).item()
+            pooled = states.mean(0) if model.attrs["settings"]["pooling"] == "mean" else states[0]
+            expected = module.head(pooled).item()
         assert score == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_pooler_is_that_of_the_checkpoint_or_a_new_one(folder, spans, tmp_path):
+    model = make(folder, pooling="pooler")
+    rows = rows_of_pairs(model, spans[:1], [ENTITIES[:1]])
+    bert = BertModel.from_pretrained(folder)
+    bert.resize_token_embeddings(len(model.attrs["row_builder"].tokenizer))
+    bert.embeddings.load_state_dict(pair_tower(model).transformer.embeddings.state_dict())
+    ids = torch.as_tensor(rows[0].astype("int64"))[None]
+    segments = behind_separator(ids, pair_tower(model).separator).long()
+    with torch.no_grad():
+        vector = bert.eval()(input_ids=ids, token_type_ids=segments).pooler_output[0]
+        expected = pair_tower(model).head[-1](vector).item()
+    assert score_pairs(model, spans[:1], [ENTITIES[:1]])[0] == pytest.approx(expected, abs=1e-5)
+    bert = BertModel.from_pretrained(folder, add_pooling_layer=False)
+    bert.save_pretrained(write_encoder(tmp_path / "without"))
+    head = pair_tower(make(tmp_path / "without", pooling="pooler")).head
+    assert 0.01 < head[0].weight.std() < 0.03 and not head[0].bias.any()
 
 
 def test_a_score_does_not_depend_on_what_else_is_scored(model, spans):
@@ -134,7 +153,7 @@ def test_in_one_row_a_candidate_sees_the_mention_and_itself(at_once, spans):
         sees = (segments[:, :, None] == 1) | (segments[:, None] == 0)
         with torch.no_grad():
             states = transformer(input_ids=ids, token_type_ids=segments, attention_mask=sees).last_hidden_state
-            expected = module.linear(states[segments == 1].mean(0)).item()
+            expected = module.head(states[segments == 1].mean(0)).item()
         assert score == pytest.approx(expected, abs=1e-5)
 
 
@@ -206,6 +225,6 @@ def test_without_weights_it_says_what_to_do(spans, tmp_path):
 def test_broken_weights_are_noticed(folder, spans):
     model = make(folder)
     with torch.no_grad():
-        pair_tower(model).linear.weight.fill_(float("nan"))
+        pair_tower(model).head.weight.fill_(float("nan"))
     with pytest.raises(PelError, match="not finite"):
         score_pairs(model, spans[:1], [ENTITIES])

@@ -616,9 +616,9 @@ def test_zeshel(copied, tiny_bert, tmp_path):
     (doc, _) = read_docs(folder / "corpus" / "test.spacy", nlp.vocab)
     assert {id_[:4] for ent in nlp(doc).ents for id_, _ in ent._.kb_ents} == {"LEGO"}
 
-    run_project(folder, "ranker", **variables, **row, ranker_steps=2, top_n=4, pooling="cls", ranker_fgsm=0)
+    run_project(folder, "ranker", **variables, **row, ranker_steps=2, top_n=4, pooling="pooler", ranker_fgsm=0)
     ranker = trained_ranker(folder, "ce-random-ranked")
-    assert (ranker["top_n"], ranker["model"]["pooling"], ranker["adversarial"]) == (4, "cls", None)
+    assert (ranker["top_n"], ranker["model"]["pooling"], ranker["adversarial"]) == (4, "pooler", None)
     _, *found = srsly.read_jsonl(folder / "corpus" / "candidates-ce-random.jsonl")
     assert found and all(len({id_[:4] for id_ in one["ids"]}) == 1 for one in found), "of the mention's own world"
     table = (folder / "metrics" / "val" / "table.md").read_text(encoding="utf-8")

@@ -168,7 +168,7 @@ def test_pairs_that_the_loss_leaves_as_they_are_are_read_once(folder, choices, m
         model.finish_update(optimizer)
         pair_tower(model).weights_changed()
     with torch.no_grad():
-        pair_tower(model).linear.weight.mul_(4)  # surer than a training is so soon
+        pair_tower(model).head.weight.mul_(4)  # surer than a training is so soon
     read = []
     forward = model._func
 
@@ -204,7 +204,7 @@ def test_clipping_and_nothing(model, choices):
     gradients = [p.grad for p in pair_tower(model).parameters() if p.grad is not None]
     assert torch.stack([g.norm() for g in gradients]).norm().item() == pytest.approx(0.1, rel=1e-3)
     with torch.no_grad():
-        pair_tower(model).linear.weight.fill_(float("nan"))
+        pair_tower(model).head.weight.fill_(float("nan"))
     session.accumulate(choices)
     with pytest.raises(PelError, match="training has diverged"):
         session.finish_gradients(1.0)

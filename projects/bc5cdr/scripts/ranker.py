@@ -43,7 +43,9 @@ def train(
     linker: Annotated[Path, typer.Argument(help="A pipeline with the linker: trained, indexed, tuned")],
     output: Annotated[Path, typer.Argument(help="Folder for the trained pipelines")],
     top_n: Annotated[int, typer.Option(help="Candidates of a mention")] = 16,
-    pooling: Annotated[str, typer.Option(help="mean, or cls for the joint encoder of Zhang & Stratos 2021")] = "mean",
+    pooling: Annotated[
+        str, typer.Option(help="mean, cls, or pooler: the joint encoder of Zhang & Stratos 2021")
+    ] = "mean",
     lengths: Annotated[str, typer.Option(help="Longest part of a mention, and of an entity")] = "64,48",
     rows: Annotated[str, typer.Option(help="pairs, or mentions for one row with all candidates")] = "pairs",
     aliases: Annotated[str, typer.Option(help="first, or nearest for those like the mention first")] = "nearest",
