@@ -17,6 +17,8 @@ from .printing import echo, msg
 from .vocabulary import built_kb, is_pipeline, print_skipped
 
 if TYPE_CHECKING:
+    from spacy.language import Language
+
     from ..kb.entity import Entity
     from ..kb.knowledge_base import KnowledgeBase
     from ..pipeline.linker import PelLinker
@@ -178,6 +180,33 @@ def remove(
     _report(kb, f"removed {_many(len(set(ids)))}")
 
 
+@command("learn-names", kb_app)
+def learn_names(
+    pipeline: PIPELINE,
+    corpus: Annotated[Path, typer.Argument(help="A corpus with gold mentions, .spacy or .jsonl")],
+    code: CODE = None,
+    gpu_id: GPU_ID = -1,
+) -> None:
+    """Give entities the texts of their annotated mentions in CORPUS as further names, all or none. Only these entities
+    are encoded anew, and nothing is trained: train before, and tune afterwards, on other documents.
+
+    Example: python -m spacy pel kb learn-names linker corpus/train.spacy
+    """
+    from ..corpora.gold_corpus import read_gold
+
+    nlp, linker, kb = _loaded(pipeline, gpu_id, code)
+    try:
+        learnt = linker.learn_names(read_gold(corpus, nlp))
+    except PelError as error:
+        raise PelError(f"{corpus}: {error}") from error
+    if not learnt.n_names:
+        msg.good(f"{kb.path}: has all names that {corpus} has")
+        return
+    names = f"{learnt.n_names:,} {'name' if learnt.n_names == 1 else 'names'}"
+    _report(kb, f"{_many(learnt.n_entities)} got {names} from {corpus}")
+    msg.text("Fit what names count again, on other documents: `spacy pel tune-lexical`, and then `tune-nil`.")
+
+
 @command("patterns", kb_app)
 def patterns(
     path: KB_PATH,
@@ -257,12 +286,17 @@ def _open(path: str) -> KnowledgeBase:
     return KnowledgeBase(folder) if kb is None else kb  # which says what is wrong with it
 
 
-def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:
-    """The linker whose KB is to be changed, and that KB."""
-    _, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+def _loaded(pipeline: str, gpu_id: int, code: Path | None) -> tuple[Language, PelLinker, KnowledgeBase]:
+    """A pipeline whose KB is to be changed, its linker, and that KB."""
+    nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
     warn_of_package(pipeline)
-    return linker, linker.kb
+    return nlp, linker, linker.kb
+
+
+def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:
+    """The same without the pipeline."""
+    return _loaded(pipeline, gpu_id, code)[1:]
 
 
 def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:

@@ -20,7 +20,7 @@ from ..kb.codes import checked_codes_of
 from ..kb.entity import NIL, Entity
 from ..kb.kinds import ENTITY, VECTORS
 from ..mentions.extensions import set_extensions
-from ..mentions.gold import check_gold_ids, gold_mentions
+from ..mentions.gold import annotated_of, check_gold_ids, gold_mentions
 from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
 from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..search.search import Found, Search
     from ..training.objective import Objective
     from ..training.session import TrainingSession
+    from .mentions_as_names import LearntNames
     from .tuning import TunedNames, TunedNil
 
 MENTIONS = "mentions"  # among the fingerprints by kind of vectors: of the tower that reads mentions
@@ -299,6 +300,25 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     def update_entities(self, entities: Iterable[Entity]) -> None:
         """Put `entities` in the place of those of the KB with the same ids, as `add_entities` does."""
         self._put(self.require_kb().update, entities)
+
+    def learn_names(self, docs: Iterable[Doc]) -> "LearntNames":
+        """Give entities the texts of their annotated mentions as further names, in the KB on the disk too, and encode
+        these entities anew. Nothing is trained. What is tuned on the same mentions afterwards, or trained with that KB,
+        would make too much of an exact match: train before, and tune on other Docs.
+
+        Args:
+            docs: Docs with gold mentions.
+
+        Raises:
+            PelError: Without a KB, or if no mention has an id that it has.
+        """
+        from .mentions_as_names import with_names_of
+
+        kb = self.require_kb()
+        changed, learnt = with_names_of(annotated_of(docs, kb, self.settings.labels_discard), kb)
+        if changed:
+            self.update_entities(changed)
+        return learnt
 
     def _put(self, change: Callable, entities: Iterable[Entity]) -> None:
         from .indexing import encoded

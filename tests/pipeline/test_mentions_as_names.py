@@ -1,0 +1,96 @@
+"""Names that a KB learns from annotated mentions."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Span
+from tiny import make_docs, make_kb, make_pipeline, write_encoder
+from typer.testing import CliRunner
+
+from spacy_pel.cli import pel_app
+from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.errors import PelError
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.search.parts import EXACT
+
+CHEST, SHAKING = "crushing chest", "Shaking"
+SENTENCES = [
+    (f"He had a {CHEST} at night .", {CHEST: "D009203"}),
+    (f"{SHAKING} was seen , and a shaking .", {SHAKING: "D012640", "shaking": "D012640"}),
+    ("Fits came with aspirin .", {"Fits": "D012640", "aspirin": "D001241"}),  # names that they have
+    ("A tremor , a spell or --- .", {"tremor": "NIL", "spell": "D012640|D009203", "---": "D003490"}),
+    ("She turned bluish .", {"bluish": "D003490"}),
+    ("Wheezing was new .", {"Wheezing": "ELSEWHERE"}),
+]
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    return spacy.load(tmp_path / "linker")
+
+
+def aliases(kb) -> dict[str, tuple[str, ...]]:
+    return {entity.id: entity.aliases for entity in kb.entities()}
+
+
+def vectors_of(kb) -> dict[str, np.ndarray]:
+    return {id_: kb.entity_index().vectors_of(np.array([row])).vectors for id_, row in kb.rows(kb).items()}
+
+
+def test_entities_get_the_texts_that_are_no_names_of_theirs(pipeline):
+    linker = pipeline.get_pipe("pel_linker")
+    before, (doc,) = aliases(linker.kb), make_docs(pipeline, SENTENCES[:1])
+    assert linker.find(list(doc.ents), 12)[0].parts[EXACT].max() == 0
+    vectors = vectors_of(linker.kb)
+    assert linker.learn_names(make_docs(pipeline, SENTENCES)) == (3, 3)
+    learnt = {"D009203": CHEST, "D012640": SHAKING, "D003490": "bluish"}
+    expected = before | {id_: (*before[id_], name) for id_, name in learnt.items()}
+    assert aliases(linker.kb) == aliases(KnowledgeBase(linker.kb.path)) == expected
+    found = linker.find(list(doc.ents), 12)[0]
+    assert dict(zip(found.ids, found.parts[EXACT].tolist(), strict=True))["D009203"] == 1
+    changed = {id_ for id_, now in vectors_of(linker.kb).items() if not np.allclose(vectors[id_], now)}
+    assert changed == {"D003490"}, "of the others the definition is read in the place of names"
+    assert linker.learn_names(make_docs(pipeline, SENTENCES)) == (0, 0)
+
+
+def test_labels_that_are_discarded_teach_nothing(pipeline):
+    linker, docs = pipeline.get_pipe("pel_linker"), make_docs(pipeline, SENTENCES)
+    (span,) = docs[0].ents
+    docs[0].spans[GOLD_GROUP] = [Span(docs[0], span.start, span.end, label="DISCARDED", kb_id=span.kb_id_)]
+    linker.labels_discard = ["DISCARDED"]
+    assert linker.learn_names(docs) == (2, 2)
+
+
+def test_a_corpus_of_other_ids_is_refused(pipeline):
+    linker = pipeline.get_pipe("pel_linker")
+    with pytest.raises(PelError, match=r"no annotated mention has an id of the KB .*: check that corpus and KB"):
+        linker.learn_names(make_docs(pipeline, SENTENCES[-1:]))
+
+
+def test_the_command(pipeline, tmp_path):
+    def run(corpus):
+        return CliRunner().invoke(pel_app, ["kb", "learn-names", str(tmp_path / "linker"), str(corpus)])
+
+    write_docs(tmp_path / "train.spacy", make_docs(pipeline, SENTENCES[:1]))
+    line = {"text": f"{SHAKING} again", "ents": [{"start": 0, "end": len(SHAKING), "kb_id": "D012640"}]}
+    (tmp_path / "corrected.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    write_docs(tmp_path / "other.spacy", make_docs(pipeline, SENTENCES[-1:]))
+    for corpus, said in (
+        ("train.spacy", "1 entity got 1 name from"),
+        ("train.spacy", "has all names that"),
+        ("corrected.jsonl", "1 entity got 1 name from"),
+    ):
+        result = run(tmp_path / corpus)
+        assert result.exit_code == 0 and said in result.output
+    kb = spacy.load(tmp_path / "linker").get_pipe("pel_linker").kb
+    assert kb["D009203"].aliases[-1] == CHEST and kb["D012640"].aliases[-1] == SHAKING
+    result = run(tmp_path / "other.spacy")
+    assert result.exit_code == 1 and "other.spacy: no annotated mention has an id" in result.stderr
