@@ -13,7 +13,7 @@ import typer
 from ..errors import PelError
 from .app import command
 from .engines import EngineName, engine_named
-from .pipeline import CODE, GPU_ID, load_linker, warnings_shown
+from .pipeline import CODE, GPU_ID, check_new_pipeline, load_linker, warnings_shown, with_kb_of_its_own
 from .printing import echo, msg
 
 if TYPE_CHECKING:
@@ -58,27 +58,22 @@ def index(
 
     Example: python -m spacy pel index training/model-last kb linker --engine ray --processes 64
     """
-    from ..files.folders import new_folder
     from ..kb.knowledge_base import KnowledgeBase
 
-    check_out(out, force)
+    check_new_pipeline(out, force)
     is_shared = workers > 1 or engine is EngineName.ray
     if is_shared and gpu_id >= 0:
         raise PelError("--processes and --engine ray encode on CPUs: leave out --gpu-id.")
     source = KnowledgeBase(kb)
     nlp, name, linker = load_linker(pipeline, needs_kb=False, gpu_id=gpu_id, code=code)
     start = perf_counter()
-    with new_folder(out.absolute()) as folder:
-        (folder / name).mkdir()
-        threshold, linker.tuned = linker.tuned.nil_threshold, linker.tuned.without_nil()
-        with warnings_shown():
-            linker.set_kb(source.copy_to(folder / name / "kb", indexes=()))
-            if vectors is not None:
+    threshold, linker.tuned = linker.tuned.nil_threshold, linker.tuned.without_nil()
+    with with_kb_of_its_own(nlp, name, linker, source, out, indexes=()) as folder:
+        if vectors is not None:
+            with warnings_shown():
                 linker.vectors = nlp.get_pipe_config(name)["vectors"] = vectors.value
         encode = _by_workers(pipeline, code, linker, engine, workers, folder) if is_shared else None
         linker.index(index_type=index_type, encode=encode)
-        linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
-        nlp.to_disk(folder)
     seconds = perf_counter() - start
     if threshold is not None:
         msg.warn(f"Dropped the NIL threshold {threshold:.4f}, tuned with another index: run `spacy pel tune-nil`")
@@ -93,12 +88,3 @@ def _by_workers(
     task = EncodeBlock(pipeline, code, linker.fingerprints)
     start = partial(engine_named, engine.value, task, workers)
     return EncodeByWorkers(start, workers, folder, on_death=lambda what: echo(f"⚠ {what}.", err=True))
-
-
-def check_out(out: Path, force: bool) -> None:
-    if not out.exists():
-        return
-    if not (out / "config.cfg").is_file():
-        raise PelError(f"{out} is there already and is no pipeline; name another folder.")
-    if not force:
-        raise PelError(f"{out} is there already; name another folder or add --force to replace it.")

@@ -12,13 +12,11 @@ import typer
 from ..errors import PelError
 from ..kb.names.name_rules import LABEL, MIN_LENGTH
 from .app import command, pel_app
-from .pipeline import CODE, GPU_ID, folder_of, load_linker, warn_of_package
+from .pipeline import CODE, GPU_ID, check_new_pipeline, folder_of, load_linker, warn_of_package, with_kb_of_its_own
 from .printing import echo, msg
 from .vocabulary import built_kb, is_pipeline, print_skipped
 
 if TYPE_CHECKING:
-    from spacy.language import Language
-
     from ..kb.entity import Entity
     from ..kb.knowledge_base import KnowledgeBase
     from ..pipeline.linker import PelLinker
@@ -182,29 +180,42 @@ def remove(
 
 @command("learn-names", kb_app)
 def learn_names(
-    pipeline: PIPELINE,
+    pipeline: Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place, unless OUT is")],
     corpus: Annotated[Path, typer.Argument(help="A corpus with gold mentions, .spacy or .jsonl")],
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the pipeline here, and leave PIPELINE as it is")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-F", help="Replace the pipeline at OUT")] = False,
     code: CODE = None,
     gpu_id: GPU_ID = -1,
 ) -> None:
     """Give entities the texts of their annotated mentions in CORPUS as further names, all or none. Only these entities
     are encoded anew, and nothing is trained: train before, and tune afterwards, on other documents.
 
-    Example: python -m spacy pel kb learn-names linker corpus/train.spacy
+    Example: python -m spacy pel kb learn-names linker corrected.jsonl
+
+    Example: python -m spacy pel kb learn-names training/linker corpus/train.spacy --output linker
     """
     from ..corpora.gold_corpus import read_gold
 
-    nlp, linker, kb = _loaded(pipeline, gpu_id, code)
+    if out is not None:
+        check_new_pipeline(out, force)
+    nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    kb = linker.require_kb()
     try:
-        learnt = linker.learn_names(read_gold(corpus, nlp))
+        if out is None:
+            warn_of_package(pipeline)
+            learnt = linker.learn_names(read_gold(corpus, nlp))
+        else:
+            with with_kb_of_its_own(nlp, name, linker, kb, out, indexes=None):
+                learnt = linker.learn_names(read_gold(corpus, nlp))
     except PelError as error:
         raise PelError(f"{corpus}: {error}") from error
-    if not learnt.n_names:
-        msg.good(f"{kb.path}: has all names that {corpus} has")
-        return
+    where = kb.path if out is None else out
     names = f"{learnt.n_names:,} {'name' if learnt.n_names == 1 else 'names'}"
-    _report(kb, f"{_many(learnt.n_entities)} got {names} from {corpus}")
-    msg.text("Fit what names count again, on other documents: `spacy pel tune-lexical`, and then `tune-nil`.")
+    msg.good(f"{where}: {_many(learnt.n_entities)} got {names} from {corpus}")
+    if learnt.n_names:
+        msg.text("Fit what names count again, on other documents: `spacy pel tune-lexical`, and then `tune-nil`.")
 
 
 @command("patterns", kb_app)
@@ -286,17 +297,12 @@ def _open(path: str) -> KnowledgeBase:
     return KnowledgeBase(folder) if kb is None else kb  # which says what is wrong with it
 
 
-def _loaded(pipeline: str, gpu_id: int, code: Path | None) -> tuple[Language, PelLinker, KnowledgeBase]:
-    """A pipeline whose KB is to be changed, its linker, and that KB."""
-    nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:
+    """The linker whose KB is to be changed, and that KB."""
+    _, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     assert linker.kb is not None  # load_linker saw to it
     warn_of_package(pipeline)
-    return nlp, linker, linker.kb
-
-
-def _linker(pipeline: str, gpu_id: int, code: Path | None) -> tuple[PelLinker, KnowledgeBase]:
-    """The same without the pipeline."""
-    return _loaded(pipeline, gpu_id, code)[1:]
+    return linker, linker.kb
 
 
 def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:

@@ -11,8 +11,8 @@ import typer
 from ..errors import PelError
 from .app import command
 from .encoder import ENCODER, TEMPLATE, encoder_named
-from .index import Vectors, check_out
-from .pipeline import GPU_ID, blank, use_gpu, warnings_shown
+from .index import Vectors
+from .pipeline import GPU_ID, blank, check_new_pipeline, use_gpu, warnings_shown
 from .printing import echo, msg
 from .vocabulary import ReadAs, takes_vocabulary
 
@@ -65,7 +65,7 @@ def new_linker(
     from .from_names import choose, learn_names, started
 
     start = perf_counter()
-    check_out(out, force)
+    check_new_pipeline(out, force)
     blank(lang)  # before a large vocabulary is read
     if texts and not learn:
         raise PelError("--texts are read with --learn; give both, or neither.")

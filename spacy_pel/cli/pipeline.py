@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +17,7 @@ from .printing import msg
 if TYPE_CHECKING:
     from spacy.language import Language
 
+    from ..kb.knowledge_base import KnowledgeBase
     from ..pipeline.linker import PelLinker
 
 GPU_ID = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to use, or -1 for the CPU")]
@@ -133,6 +134,37 @@ def warnings_shown() -> Iterator[None]:
     for warning in caught:
         if issubclass(warning.category, UserWarning):
             msg.warn(str(warning.message))
+
+
+@contextmanager
+def with_kb_of_its_own(
+    nlp: Language, name: str, linker: PelLinker, kb: KnowledgeBase, out: Path, *, indexes: Collection[str] | None
+) -> Iterator[Path]:
+    """In this block the linker `name` of `nlp` has a copy of `kb`, with these `indexes` of it (None: all), in a folder,
+    which is given. Behind it the pipeline is written there too, and the folder becomes `out`, whole or not at all."""
+    from ..files.folders import new_folder
+
+    with new_folder(out.absolute()) as folder:
+        (folder / name).mkdir()
+        with warnings_shown():
+            linker.set_kb(kb.copy_to(folder / name / "kb", indexes=indexes))
+        yield folder
+        linker.save_kb = nlp.get_pipe_config(name)["save_kb"] = True
+        nlp.to_disk(folder)
+
+
+def check_new_pipeline(out: Path, force: bool) -> None:
+    """Check that a pipeline can be written to `out`.
+
+    Raises:
+        PelError: Something is there, unless it is a pipeline that `force` replaces.
+    """
+    if not out.exists():
+        return
+    if not (out / "config.cfg").is_file():
+        raise PelError(f"{out} is there already and is no pipeline; name another folder.")
+    if not force:
+        raise PelError(f"{out} is there already; name another folder or add --force to replace it.")
 
 
 def write_tuned(nlp: Language, name: str, linker: PelLinker) -> None:
