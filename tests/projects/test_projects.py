@@ -356,6 +356,7 @@ def test_few_annotations(copied, made_data, tiny_bert):
     variables = {"data": made_data, "encoder": tiny_bert, "steps": 3}
     for command in ("fetch", "data", "baselines", "untrained", "learn", "few-10"):
         run_project(folder, command, **variables)
+    assert "entities got" in run_project(folder, "names", **variables, abstracts="2,10")
     other = srsly.read_json(folder / "metrics" / "10-0.json") | {"recall_at_5": 1.5}
     srsly.write_json(folder / "metrics" / "10-1.json", other)
     printed = run_project(folder, "figure")
@@ -376,6 +377,8 @@ def test_few_annotations(copied, made_data, tiny_bert):
     ]
     mean, least = (f"{value:.3f}" for value in ((1.5 + ten["recall_at_5"]) / 2, ten["recall_at_5"]))
     assert rows["10"] == ["2", f"{ten['recall_at_1']:.3f}", f"{mean} ({least}–1.500)"]
+    named = srsly.read_json(folder / "metrics" / "names-10-0.json")
+    assert rows["10, names learnt, nothing trained"][1] == f"{named['recall_at_1']:.3f}" and named["abstracts"] == 10
     assert (folder / "figures" / "curve.png").stat().st_size > 1000
 
 

@@ -48,12 +48,7 @@ def run(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     tune = cut(abstracts, folder, seed)
-    config = Config().from_disk("configs/few.cfg", interpolate=False)
-    if not abstracts:
-        config["corpora"]["train"] = config["corpora"]["train"]["aliases"]
-    config["system"]["seed"], config["training"]["max_steps"] = seed, steps
-    config["paths"]["train"] = str(folder / "train.spacy")
-    config.interpolate().to_disk(folder / "few.cfg")  # `assemble` reads [training.optimizer] as it is written
+    write_config(folder, abstracts, steps, seed)
     if learn:
         spacy("train", folder / "few.cfg", "--output", folder, *gpu)
     else:
@@ -71,14 +66,52 @@ def run(
         shutil.rmtree(folder / part, ignore_errors=True)
 
 
-def cut(abstracts: int, folder: Path, seed: int) -> list[Path]:
-    """Write FOLDER/train.spacy, and what to tune on if so many abstracts are enough for both. More abstracts hold all
-    that fewer do."""
+@app.command()
+def names(
+    abstracts: Annotated[str, typer.Option(help="Numbers of annotated abstracts, ascending")] = "10,25,50,100,250,500",
+    seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
+    gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
+) -> None:
+    """Nothing trained and nothing tuned: the encoder as it comes, and what the annotated abstracts call an entity
+    becomes a name of it."""
+    folder, gpu = Path("training") / f"names-{seed}", ("--gpu-id", gpu_id)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    write_config(folder, 0, 0, seed)
+    spacy("assemble", folder / "few.cfg", folder / "model-last")
+    spacy("pel", "index", folder / "model-last", "kb", folder / "linker", *gpu)
+    for number in map(int, abstracts.split(",")):
+        write_docs(folder / "train.spacy", drawn_abstracts(number, seed))
+        spacy("pel", "kb", "learn-names", folder / "linker", folder / "train.spacy", *gpu)
+        metrics = Path("metrics") / f"names-{number}-{seed}.json"
+        known = ("--train", folder / "train.spacy")
+        spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, *gpu)
+        srsly.write_json(metrics, {**srsly.read_json(metrics), "abstracts": number, "steps": 0})
+    shutil.rmtree(folder / "linker")
+
+
+def write_config(folder: Path, abstracts: int, steps: int, seed: int) -> None:
+    """Write FOLDER/few.cfg; of no abstracts for names of the KB alone."""
+    config = Config().from_disk("configs/few.cfg", interpolate=False)
     if not abstracts:
-        return []
+        config["corpora"]["train"] = config["corpora"]["train"]["aliases"]
+    config["system"]["seed"], config["training"]["max_steps"] = seed, steps
+    config["paths"]["train"] = str(folder / "train.spacy")
+    config.interpolate().to_disk(folder / "few.cfg")  # `assemble` reads [training.optimizer] as it is written
+
+
+def drawn_abstracts(abstracts: int, seed: int) -> list[Any]:
+    """So many annotated abstracts. More hold all that fewer do."""
     docs = list(read_docs(Path("corpus/train.spacy"), spacy_.blank("en").vocab))
     random.Random(seed).shuffle(docs)
-    docs = docs[:abstracts]
+    return docs[:abstracts]
+
+
+def cut(abstracts: int, folder: Path, seed: int) -> list[Path]:
+    """Write FOLDER/train.spacy, and what to tune on if so many abstracts are enough for both."""
+    if not abstracts:
+        return []
+    docs = drawn_abstracts(abstracts, seed)
     held_out = docs[TUNED_ON - 1 :: TUNED_ON]
     write_docs(folder / "train.spacy", [doc for doc in docs if doc not in held_out])
     if not held_out:
@@ -107,9 +140,10 @@ def figure(
 
     runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in metrics.glob("*.json")}
     trained: dict[int, list[Any]] = defaultdict(list)
-    for one in runs.values():
-        if one.get("steps"):
-            trained[one["abstracts"]].append(one)
+    named: dict[int, list[Any]] = defaultdict(list)  # nothing trained, and their names learnt
+    for name, one in runs.items():
+        if one.get("steps") or name.startswith("names"):
+            (trained if one["steps"] else named)[one["abstracts"]].append(one)
     numbers = sorted(trained)
     lines = {"untrained, no annotation": [one for name, one in runs.items() if name.startswith("untrained")]}
     lines |= {label: [runs[name]] for name, label in BASELINES.items()}
@@ -121,6 +155,9 @@ def figure(
         axes.plot(list(values), list(map(mean, values.values())), "o-", color=colour, label=label)
         bounds = [list(map(bound, values.values())) for bound in (min, max)]
         axes.fill_between(list(values), *bounds, color=colour, alpha=0.2)
+    for axes, key in ((recall, "recall_at_1"), (nil, "nil_auprc")):
+        means = [mean(one[key] for one in named[n]) for n in sorted(named)]
+        axes.plot(sorted(named), means, "s--", color="black", label="names learnt, nothing trained")
     for number, (label, own) in enumerate(lines.items()):
         if own:
             style = {"color": f"C{number + len(MEASURES)}", "linestyle": ":"}
@@ -133,7 +170,8 @@ def figure(
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     save_figure(drawn, output)
-    rows = {str(n): trained[n] for n in numbers} | lines
+    rows = {str(n): trained[n] for n in numbers}
+    rows |= {f"{n}, names learnt, nothing trained": named[n] for n in sorted(named)} | lines
     table = [["annotated abstracts", "seeds", *COLUMNS]]
     table += [
         [label, str(len(own)), *(over_seeds(key, (one[key] for one in own)) for key in COLUMNS)]
