@@ -181,7 +181,7 @@ def test_verify_reads_the_ranker_too(folder):
     assert pel("verify", pipeline).exit_code == 0
     nlp = spacy.load(pipeline)
     with torch.no_grad():
-        pair_tower(nlp.get_pipe("pel_ranker").model).linear.weight.fill_(float("nan"))
+        pair_tower(nlp.get_pipe("pel_ranker").model).head.weight.fill_(float("nan"))
     nlp.to_disk(folder / "broken")
     result = pel("verify", folder / "broken")
     assert result.exit_code == 1 and "pel_ranker gives scores that are not finite" in result.output

@@ -77,7 +77,7 @@ def names(
     folder, gpu = Path("training") / f"names-{seed}", ("--gpu-id", gpu_id)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    write_config(folder, 0, 0, seed)
+    write_config(folder, 0, 1, seed)  # a schedule has steps, though none is taken
     spacy("assemble", folder / "few.cfg", folder / "model-last")
     spacy("pel", "index", folder / "model-last", "kb", folder / "linker", *gpu)
     for number in map(int, abstracts.split(",")):
