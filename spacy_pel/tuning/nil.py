@@ -105,7 +105,7 @@ def tune_threshold(
     n_mentions, n_nil = len(cuts.scores), cuts.n_nil
     if not 0 < n_nil < n_mentions:
         raise PelError(
-            f"of {n_mentions} annotated mentions {n_nil} are NIL: a threshold can only be tuned on mentions of which "
+            f"of {n_mentions} mentions {n_nil} are NIL: a threshold can only be tuned on mentions of which "
             "some are in the KB and some are not (`build-kb --hold-out 0.2` makes a KB that lacks some)"
         )
     best = _best_cut(cuts.measures, target)

@@ -63,7 +63,7 @@ def test_errors_are_one_line_and_write_nothing(folder, monkeypatch):
     assert "nowhere.spacy does not exist" in one_line(run(folder, corpus="nowhere.spacy"))
     assert "nowhere" in one_line(run(folder, kb="nowhere"))
     tuned = one_line(run(folder, "--tune", folder / "train.spacy"))
-    assert "train.spacy" in tuned and "of 1 annotated mentions 0 are NIL" in tuned
+    assert "train.spacy" in tuned and "of 1 mentions 0 are NIL" in tuned
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert "spacy-pel[baselines]" in one_line(run(folder))
     assert not (folder / "metrics").exists()

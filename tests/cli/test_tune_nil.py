@@ -98,7 +98,7 @@ def test_a_corpus_without_nil_is_refused_by_name(run, pipeline):
     before = contents(pipeline)
     result = run(LookupLinker(FOUND, {"D1", "D2"}), *MENTIONS[:2])
     assert result.exit_code == 1
-    assert "dev.spacy: of 2 annotated mentions 0 are NIL" in result.stderr
+    assert "dev.spacy: of 2 mentions 0 are NIL" in result.stderr
     assert contents(pipeline) == before
 
 

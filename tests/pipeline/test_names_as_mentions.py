@@ -150,7 +150,7 @@ def test_a_kb_whose_entities_have_nothing_else(tmp_path, trained):
     """One entity, and its only name: nothing to fit to, and it says so and keeps nothing."""
     other = make_pipeline(trained / "encoder", make_kb(tmp_path / "kb", [Entity("A", "a")]), [("a .", {"a": "A"})])[1]
     other.index(progress=False)
-    with pytest.raises(PelError, match="of 1 annotated mentions 0 are NIL: a threshold can only be tuned on"):
+    with pytest.raises(PelError, match="of 1 mentions 0 are NIL: a threshold can only be tuned on"):
         tune_to_kb(other)
     assert other.tuned == Tuned()
 
