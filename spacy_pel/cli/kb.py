@@ -197,25 +197,30 @@ def learn_names(
     Example: python -m spacy pel kb learn-names training/linker corpus/train.spacy --output linker
     """
     from ..corpora.gold_corpus import read_gold
+    from ..evaluation.evaluate import find_ranker
 
     if out is not None:
         check_new_pipeline(out, force)
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    docs = list(read_gold(corpus, nlp))
     kb = linker.require_kb()
     try:
         if out is None:
             warn_of_package(pipeline)
-            learnt = linker.learn_names(read_gold(corpus, nlp))
+            learnt = linker.learn_names(docs)
         else:
-            with with_kb_of_its_own(nlp, name, linker, kb, out, indexes=None):
-                learnt = linker.learn_names(read_gold(corpus, nlp))
+            with with_kb_of_its_own(nlp, name, linker, kb, out, indexes=list(linker.fingerprints.values())):
+                learnt = linker.learn_names(docs)
     except PelError as error:
         raise PelError(f"{corpus}: {error}") from error
-    where = kb.path if out is None else out
     names = f"{learnt.n_names:,} {'name' if learnt.n_names == 1 else 'names'}"
-    msg.good(f"{where}: {_many(learnt.n_entities)} got {names} from {corpus}")
-    if learnt.n_names:
-        msg.text("Fit what names count again, on other documents: `spacy pel tune-lexical`, and then `tune-nil`.")
+    msg.good(f"{kb.path if out is None else out}: {_many(learnt.n_entities)} got {names} from {corpus}")
+    if not learnt.n_names:
+        return
+    where = pipeline if out is None else str(out)
+    _tell_of_changes(_open(where), where)
+    ranked = ", and at last `tune-ranker`" if find_ranker(nlp) else ""
+    msg.text(f"Fit what names count again, on other documents: `spacy pel tune-lexical`, and then `tune-nil`{ranked}.")
 
 
 @command("patterns", kb_app)
@@ -337,10 +342,20 @@ def _put(put: Callable[[list[Entity]], None], format: str | None, file: Path) ->
 
 def _report(kb: KnowledgeBase, done: str) -> None:
     msg.good(f"{kb.path}: {done}; it has {len(kb):,} now")
+    _tell_of_changes(kb, str(kb.path))
+
+
+def _tell_of_changes(kb: KnowledgeBase, where: str) -> None:
+    """Say what changes have left to do in `kb`, which is that of `where`."""
     if kb.n_added > MANY_ADDED:
         msg.text(
             f"{kb.n_added:,} entities were added since its index was written, and every search compares all of them: "
-            "`spacy pel kb compact` takes them into the index."
+            f"`spacy pel kb compact {where}` takes them into the index."
+        )
+    if missing := max((index.n_missing for index in kb.indexes.values()), default=0):
+        msg.warn(
+            f"{where}: other linkers read this KB too, and {missing:,} of its entities have no vectors of theirs: they "
+            "cannot find these until they index the KB again (`spacy pel kb info` shows it)"
         )
 
 

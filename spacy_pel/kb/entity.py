@@ -101,7 +101,10 @@ def entities_given(entities: Any) -> list[Entity]:
         PelError: They are no entities in a list, or none at all.
     """
     found: list[Any] = list(entities) if isinstance(entities, Iterable) and not isinstance(entities, str) else [None]
-    if not found or not all(isinstance(one, Entity) for one in found):
-        what = "an empty list" if not found else named(entities)
-        raise PelError(f'{what} is no list of entities; give some, such as [Entity("C01", "Aspirin")].')
+    wrong = [one for one in found if not isinstance(one, Entity)]
+    if not found or wrong:
+        what = "an empty list is no list of entities" if not found else f"{named(entities)} is no list of entities"
+        if wrong and len(found) > 1:
+            what = f"{named(wrong[0])} is no entity"
+        raise PelError(f'{what}; give some, such as [Entity("C01", "Aspirin")].')
     return found

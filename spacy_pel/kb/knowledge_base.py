@@ -332,14 +332,19 @@ class KnowledgeBase(Mapping[str, Entity]):
         """
         self._put(entities_given(entities), vectors)
 
-    def update(self, entities: Sequence[Entity], *vectors: NewVectors) -> None:
+    def update(self, entities: Sequence[Entity], *vectors: NewVectors, instead_of: Iterable[Entity] = ()) -> None:
         """Put `entities` in the place of those with the same ids, as `add` does.
 
+        Args:
+            entities: With ids that the KB has.
+            vectors: As for `add`.
+            instead_of: Entities as they were read, which nobody may have changed since.
+
         Raises:
-            PelError: As for `add`, and where an id is not in the KB.
+            PelError: As for `add`, and where an id is not in the KB, or an entity is not as it was read.
         """
         new = entities_given(entities)
-        self._put(new, vectors, replaced=[entity.id for entity in new])
+        self._put(new, vectors, replaced=[entity.id for entity in new], as_read=instead_of)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove entities in one transaction. They are never found again.
@@ -406,8 +411,25 @@ class KnowledgeBase(Mapping[str, Entity]):
         # Not where another process may be writing files: it will remove these.
         self.records.if_undisturbed(lambda meta: remove_others(self.path, meta["indexes"]))
 
-    def _put(self, entities: Sequence[Entity], vectors: Sequence[NewVectors], replaced: Sequence[str] = ()) -> None:
-        self._change(lambda connection, meta: put(self.path, connection, meta, entities, vectors, replaced))
+    def _put(
+        self,
+        entities: Sequence[Entity],
+        vectors: Sequence[NewVectors],
+        replaced: Sequence[str] = (),
+        as_read: Iterable[Entity] = (),
+    ) -> None:
+        def edit(connection: Connection, meta: dict[str, Any]) -> None:
+            self._check_unchanged(as_read)
+            put(self.path, connection, meta, entities, vectors, replaced)
+
+        self._change(edit)
+
+    def _check_unchanged(self, as_read: Iterable[Entity]) -> None:
+        read = {entity.id: entity for entity in as_read}
+        now = self.get_many(read)
+        for id_, entity in read.items():
+            if now.get(id_) != entity:
+                raise PelError(f"{self.path}: another process has changed {id_} meanwhile; try again.")
 
     def _notice_changes(self) -> None:
         """Take over what another process has changed."""

@@ -11,7 +11,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import logger
 
-from ..checks import shown
+from ..checks import named
 from ..errors import PelError
 from ..kb.entity import NIL
 from .links import mentions_of
@@ -106,7 +106,7 @@ def docs_given(docs: Iterable[Doc]) -> Iterator[Doc]:
         if not isinstance(doc, Doc):
             given = docs if doc is None else doc
             raise PelError(
-                f"{shown(given)} ({type(given).__name__}) is no list of Docs: give Docs with gold mentions, such as "
+                f"{named(given)} is no list of Docs: give Docs with gold mentions, such as "
                 "those of a .spacy file that `spacy pel convert` wrote."
             )
         yield doc

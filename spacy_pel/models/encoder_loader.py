@@ -136,7 +136,8 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
             )
         add_markers(tokenizer)
         has_pooler = len(missing) == len(info["missing_keys"])
-        pooler = getattr(getattr(transformer, "pooler", None), "dense", None) if has_pooler else None
+        pooler = getattr(transformer, "pooler", None) if has_pooler else None
+        pooler = getattr(pooler, "dense", pooler)  # ALBERT's is that layer itself
         transformer.pooler = None
         transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         return PretrainedEncoder(transformer, tokenizer, pooler=pooler)

@@ -4,6 +4,7 @@ Every `spacy.blank` imports it, so it imports spaCy only; torch, transformers an
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -303,21 +304,25 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
 
     def learn_names(self, docs: Iterable[Doc]) -> "LearntNames":
         """Give entities the texts of their annotated mentions as further names, in the KB on the disk too, and encode
-        these entities anew. Nothing is trained. What is tuned on the same mentions afterwards, or trained with that KB,
-        would make too much of an exact match: train before, and tune on other Docs.
+        these entities anew, all or none. Nothing is trained. What is tuned on the same mentions afterwards, or trained
+        with that KB, would make too much of an exact match: train before, and tune on other Docs.
 
         Args:
-            docs: Docs with gold mentions.
+            docs: Docs with gold mentions, as `gold_mentions` reads them.
+
+        Returns:
+            How many names and entities: (0, 0) where nothing is new, or no mention means a single entity.
 
         Raises:
-            PelError: Without a KB, or if no mention has an id that it has.
+            PelError: Without a KB, or if its vectors are of another encoder; if no mention has an id that it has, or
+                there are no Docs; if another process changes one of these entities, or the KB, meanwhile.
         """
         from .mentions_as_names import with_names_of
 
         kb = self.require_kb()
-        changed, learnt = with_names_of(annotated_of(docs, kb, self.settings.labels_discard), kb)
-        if changed:
-            self.update_entities(changed)
+        before, after, learnt = with_names_of(annotated_of(docs, kb, self.settings.labels_discard), kb)
+        if after:
+            self._put(partial(kb.update, instead_of=before), after)
         return learnt
 
     def _put(self, change: Callable, entities: Iterable[Entity]) -> None:

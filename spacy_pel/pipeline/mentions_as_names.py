@@ -12,6 +12,8 @@ from ..kb.entity import Entity
 from ..kb.names.normal_form import normalized
 from ..mentions.gold import GoldMention
 
+BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
+
 
 class HasEntities(Protocol):
     """A KB, as far as its records are read."""
@@ -34,30 +36,36 @@ class LearntNames(NamedTuple):
     n_entities: int
 
 
-def with_names_of(mentions: Iterable[GoldMention], kb: HasEntities) -> tuple[list[Entity], LearntNames]:
-    """The entities of `kb` with those texts of their mentions as further aliases that are no name of theirs, each once
-    (see `normalized`); entities without any are left out. A mention that may mean several entities, that is NIL, or
-    whose text has neither letter nor digit says nothing.
+def with_names_of(mentions: Iterable[GoldMention], kb: HasEntities) -> tuple[list[Entity], list[Entity], LearntNames]:
+    """The entities of `kb` for which these mentions have texts that are no name of theirs: as they are, and with each
+    of these (see `normalized`) as one more alias. A mention that may mean several entities or that is NIL says nothing.
 
     Raises:
         PelError: None has an id of the KB.
     """
-    texts: dict[str, dict[str, str]] = {}
+    given, texts = set[str](), dict[str, dict[str, str]]()
     for mention in mentions:
+        given.update(mention.ids)
         text = " ".join(mention.span.text.split())
-        if len(mention.ids) == 1 and any(map(str.isalnum, text)):
+        if len(mention.ids) == 1 and _can_be_a_name(text):
             texts.setdefault(mention.ids[0], {}).setdefault(normalized(text), text)
-    entities = kb.get_many(texts)
-    if not entities:
+    if not kb.get_many(given):
         raise PelError(
             f"no annotated mention has an id of the KB {kb.path}, so there is no name to learn: check that corpus and "
             "KB use the same ids (`convert --strip-prefix` removes a prefix)"
         )
-    changed, n_names = [], 0
-    for id_, entity in entities.items():
+    before, after, n_names = [], [], 0
+    for id_, entity in kb.get_many(texts).items():
         known = set(map(normalized, (entity.name, *entity.aliases)))
         new = [text for form, text in texts[id_].items() if form not in known]
         if new:
-            changed.append(replace(entity, aliases=(*entity.aliases, *new)))
+            before.append(entity)
+            after.append(replace(entity, aliases=(*entity.aliases, *new)))
             n_names += len(new)
-    return changed, LearntNames(n_names, len(changed))
+    return before, after, LearntNames(n_names, len(after))
+
+
+def _can_be_a_name(text: str) -> bool:
+    """Whether there is a letter or a digit, and no half of a pair of brackets: `K)-ATPase` is a piece of something, to
+    whose tokens a mention was widened."""
+    return any(map(str.isalnum, text)) and all(text.count(left) == text.count(right) for left, right in BRACKETS)

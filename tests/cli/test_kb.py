@@ -13,6 +13,7 @@ from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, writ
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
@@ -70,6 +71,23 @@ def test_many_additions_are_told(linker, tmp_path, monkeypatch):
     for i, is_told in enumerate((False, True)):
         code, output = kb_command("add", linker, write_lines(tmp_path / "new.jsonl", [{"id": f"X{i}", "name": "new"}]))
         assert code == 0 and ("2 entities were added since" in output) == is_told
+
+
+def test_entities_that_other_linkers_cannot_find_are_told(linker, tmp_path):
+    kb = KnowledgeBase(linker / "pel_linker" / "kb")
+    other, its_linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb)
+    train(other, examples, optimizer, steps=1)
+    its_linker.index(progress=False)
+    records = write_lines(tmp_path / "new.jsonl", [{"id": "X1", "name": "new"}])
+    code, output = kb_command("add", linker, records)
+    assert code == 0 and "other linkers read this KB too, and 1 of its entities have no vectors of theirs" in output
+    (doc,) = make_docs(other, [("The chills began .", {"chills": ENTITIES[0].id})])
+    write_docs(tmp_path / "train.spacy", [doc])
+    code, output = kb_command("learn-names", linker, tmp_path / "train.spacy", "--output", tmp_path / "out")
+    assert code == 0 and "got 1 name" in output and "other linkers" not in output
+    assert len(KnowledgeBase(tmp_path / "out" / "pel_linker" / "kb").indexes) == 1
+    code, output = kb_command("learn-names", linker, tmp_path / "train.spacy")
+    assert code == 0 and "other linkers read this KB too, and 2 of its entities have no vectors of theirs" in output
 
 
 def test_update(linker, tmp_path):

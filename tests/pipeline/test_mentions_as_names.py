@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.pipeline import indexing
 from spacy_pel.search.parts import EXACT
 
 CHEST, SHAKING = "crushing chest", "Shaking"
@@ -77,6 +79,33 @@ def test_a_corpus_of_other_ids_is_refused(pipeline):
     linker = pipeline.get_pipe("pel_linker")
     with pytest.raises(PelError, match=r"no annotated mention has an id of the KB .*: check that corpus and KB"):
         linker.learn_names(make_docs(pipeline, SENTENCES[-1:]))
+
+
+def test_pieces_of_tokens_teach_nothing(pipeline):
+    linker = pipeline.get_pipe("pel_linker")
+    texts = {"K)-ATPase": "D003490", "fit[ting": "D012640", "a (mild) fit": "D012640"}
+    docs = make_docs(pipeline, [(f"He had {text} .", {text: id_}) for text, id_ in texts.items()])
+    assert linker.learn_names(docs) == (1, 1) and linker.kb["D012640"].aliases[-1] == "a (mild) fit"
+
+
+def test_mentions_of_several_entities_teach_nothing_and_are_no_error(pipeline):
+    linker = pipeline.get_pipe("pel_linker")
+    assert linker.learn_names(make_docs(pipeline, [("A spell .", {"spell": "D012640|D009203"})])) == (0, 0)
+
+
+def test_what_another_process_changes_meanwhile_is_kept(pipeline, tmp_path, monkeypatch):
+    linker, encoded = pipeline.get_pipe("pel_linker"), indexing.encoded
+    corrected = replace(linker.kb["D009203"], definition="CORRECTED")
+
+    def encoded_slowly(model, kb, fingerprints, entities):
+        other = spacy.load(tmp_path / "linker").get_pipe("pel_linker")
+        other.kb.update(*encoded(other.model, other.kb, other.fingerprints, [corrected]))
+        return encoded(model, kb, fingerprints, entities)
+
+    monkeypatch.setattr(indexing, "encoded", encoded_slowly)
+    with pytest.raises(PelError, match="another process has changed D009203 meanwhile; try again"):
+        linker.learn_names(make_docs(pipeline, SENTENCES[:1]))
+    assert linker.kb["D009203"] == KnowledgeBase(linker.kb.path)["D009203"] == corrected
 
 
 def test_the_command(pipeline, tmp_path):
