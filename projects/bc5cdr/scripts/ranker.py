@@ -44,7 +44,7 @@ def train(
     output: Annotated[Path, typer.Argument(help="Folder for the trained pipelines")],
     top_n: Annotated[int, typer.Option(help="Candidates of a mention")] = 16,
     pooling: Annotated[
-        str, typer.Option(help="mean, cls, or pooler: the joint encoder of Zhang & Stratos 2021")
+        str, typer.Option(help="mean, cls, or pooler: that of Zhang & Stratos 2021's joint encoder")
     ] = "mean",
     lengths: Annotated[str, typer.Option(help="Longest part of a mention, and of an entity")] = "64,48",
     rows: Annotated[str, typer.Option(help="pairs, or mentions for one row with all candidates")] = "pairs",
@@ -144,8 +144,8 @@ def speed(
     n_docs: Annotated[int, typer.Option("--docs", help="Documents of CORPUS, from the first on; 0: all")] = 60,
 ) -> None:
     """Mentions a second through `nlp.pipe`, and recall@1, where shares of the mentions are ranked anew, least sure
-    first. The last row has all candidates of a mention in one row of the ranker: its weights are the same, which
-    learnt from pairs, so only its time counts."""
+    first. The last row, of a ranker that reads the mean, has all candidates of a mention in one row: its weights are
+    the same, which learnt from pairs, so only its time counts."""
     nlp = spacy.load(pipeline)
     _, linker = find_linker(nlp)
     ranker: Any = nlp.get_pipe("pel_ranker")
@@ -171,8 +171,10 @@ def speed(
     linked(None)  # warms up
     sure = [ent._.kb_prob for doc in linked(0.0)[1] for ent in doc.ents if ent._.kb_ents]
     rows = {"pairs": [row(share) for share in tqdm(SHARES, desc="Shares")]}
-    ranker.model.attrs["settings"]["rows"] = "mentions"
-    rows["mentions"] = [row(1.0)]
+    settings = ranker.model.attrs["settings"]
+    if settings["pooling"] == "mean":
+        settings["rows"] = "mentions"
+        rows["mentions"] = [row(1.0)]
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, {"n_mentions": len(sure), "rows": rows})
     for kind, own in rows.items():

@@ -68,7 +68,7 @@ def run(
 
 @app.command()
 def names(
-    abstracts: Annotated[str, typer.Option(help="Numbers of annotated abstracts, ascending")] = "10,25,50,100,250,500",
+    abstracts: Annotated[str, typer.Option(help="Numbers of annotated abstracts")] = "10,25,50,100,250,500",
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
@@ -80,7 +80,7 @@ def names(
     write_config(folder, 0, 1, seed)  # a schedule has steps, though none is taken
     spacy("assemble", folder / "few.cfg", folder / "model-last")
     spacy("pel", "index", folder / "model-last", "kb", folder / "linker", *gpu)
-    for number in map(int, abstracts.split(",")):
+    for number in sorted(map(int, abstracts.split(","))):
         write_docs(folder / "train.spacy", drawn_abstracts(number, seed))
         spacy("pel", "kb", "learn-names", folder / "linker", folder / "train.spacy", *gpu)
         metrics = Path("metrics") / f"names-{number}-{seed}.json"
