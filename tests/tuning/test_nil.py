@@ -84,7 +84,7 @@ def test_nothing_beats_it_and_link_metrics_agrees(seed):
 
 @pytest.mark.parametrize("ranked", [[], mentions((0.1, False)), mentions((0.1, True), (0.2, True))])
 def test_it_takes_both_kinds_of_mention(ranked):
-    with pytest.raises(PelError, match=f"of {len(ranked)} annotated mentions"):
+    with pytest.raises(PelError, match=f"of {len(ranked)} mentions"):
         tune_threshold(ranked, KB)
 
 
