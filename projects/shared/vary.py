@@ -10,7 +10,7 @@ from thinc.api import Config
 
 CROSS_ENTROPY = "spacy_pel.CrossEntropyLoss.v1"
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {  # similarity, loss
-    "pb": ("cosine", {"@misc": "spacy_pel.ProxyLoss.v1"}),
+    "pb": ("cosine", {"@misc": "spacy_pel.ProxyLoss.v1", "origin": 0.0}),
     "ce": ("dot", {"@misc": CROSS_ENTROPY, "scale": 1.0, "similarity": "dot"}),
     "ce-cosine": ("cosine", {"@misc": CROSS_ENTROPY, "scale": 32.0, "similarity": "cosine"}),
 }

@@ -38,7 +38,7 @@ class ProxyLoss:
     Attributes:
         alpha: α, the inverse temperature.
         margin: δ.
-        origin: Taken from every score before. The paper has none: it parts right and wrong at a cosine of 0. Those of a
+        origin: Taken from every score before. The paper's is 0: it parts right and wrong at a cosine of 0. Those of a
             pretrained encoder lie around another number, and training has to move them first. "auto": a training takes
             the number by which the loss of its first batch is least, before it changes anything (see `fitted`).
 
@@ -48,7 +48,7 @@ class ProxyLoss:
 
     alpha: float = 32.0
     margin: float = 0.0
-    origin: float | str = 0.0
+    origin: float | str = AUTO
     similarity: ClassVar[str] = "cosine"
     needs_log_q: ClassVar[bool] = False
 

@@ -48,7 +48,7 @@ def clean_step(model, kb, candidates, loss):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("loss", [ProxyLoss(), ProxyLoss(alpha=4.0, margin=0.1), CrossEntropyLoss()])
+@pytest.mark.parametrize("loss", [ProxyLoss(origin=0.0), ProxyLoss(4.0, 0.1, 0.0), CrossEntropyLoss()])
 def test_per_mention_step_is_equations_6_and_7(double_model, loss, layer):
     model, kb = double_model
     set_layer(model.get_ref("entity_tower"), layer, "[adversarial]")
@@ -109,7 +109,7 @@ def test_a_session_steps_on_the_layer_of_its_fgsm(tmp_path, layer):
 
 def test_the_step_raises_the_loss(double_model):
     model, kb = double_model
-    candidates, loss, fgsm = per_mention(GOLD, CORRECT, NEGATIVES), ProxyLoss(), FGSM(epsilon=0.001)
+    candidates, loss, fgsm = per_mention(GOLD, CORRECT, NEGATIVES), ProxyLoss(origin=0.0), FGSM(epsilon=0.001)
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
     steps = [fgsm.step(g, batch.mask) for g, (_, batch) in zip(gradients, token_batches(tower, rows))]
     clean, _, _ = loss_and_gradients(mentions, tower.predict(rows), candidates, Dual(), loss)
@@ -121,7 +121,7 @@ def test_the_step_raises_the_loss(double_model):
 def test_gradients_of_both_passes_add_up(double_model, layout):
     """dL/d(mention vectors) of `backpropagate` is that of L(m, P) + λ L(m, P_adv), and so is the loss it returns."""
     model, kb = double_model
-    candidates, loss = layout(GOLD, CORRECT, NEGATIVES), ProxyLoss(alpha=4.0)
+    candidates, loss = layout(GOLD, CORRECT, NEGATIVES), ProxyLoss(4.0, 0.0, 0.0)
     mentions, tower, rows, gradients = clean_step(model, kb, candidates, loss)
     fgsm = FGSM(epsilon=0.01, weight=0.5)
     steps = [fgsm.step(g, batch.mask) for g, (_, batch) in zip(gradients, token_batches(tower, rows))]

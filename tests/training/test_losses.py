@@ -25,7 +25,7 @@ def scores(dtype=torch.float64):
 @pytest.mark.parametrize(("alpha", "margin"), [(32.0, 0.0), (32.0, 0.1), (4.0, 0.05), (1.0, -0.2)])
 def test_proxy_loss_is_equation_3_and_its_gradient_equation_4(alpha, margin):
     s = scores()
-    loss = ProxyLoss(alpha, margin)(s, POSITIVES, NEGATIVES)
+    loss = ProxyLoss(alpha, margin, 0.0)(s, POSITIVES, NEGATIVES)
     loss.sum().backward()
     for i, row in enumerate(SCORES):
         own = next(x for x, used in zip(row, POSITIVES[i]) if used)
@@ -61,7 +61,7 @@ def test_cross_entropy_is_the_softmax_over_gold_and_negatives():
 def test_an_origin_is_taken_from_every_score_and_a_scale_multiplies_it():
     s = scores()
     torch.testing.assert_close(
-        ProxyLoss(8.0, 0.1, origin=0.3)(s, POSITIVES, NEGATIVES), ProxyLoss(8.0, 0.1)(s - 0.3, POSITIVES, NEGATIVES)
+        ProxyLoss(8.0, 0.1, origin=0.3)(s, POSITIVES, NEGATIVES), ProxyLoss(8.0, 0.1, origin=0.0)(s - 0.3, POSITIVES, NEGATIVES)
     )
     scaled = CrossEntropyLoss(scale=32.0, similarity="cosine")
     torch.testing.assert_close(scaled(s, POSITIVES, NEGATIVES), CrossEntropyLoss()(32 * s, POSITIVES, NEGATIVES))
@@ -75,12 +75,12 @@ def test_an_origin_is_fitted_where_the_loss_is_least():
     positives = torch.zeros(64, 9, dtype=torch.bool)
     positives[:, 0] = True
     s[:, 0] += 0.3
-    fitted = ProxyLoss(32.0, 0.02, origin="auto").fitted(s, positives, ~positives)
+    fitted = ProxyLoss(32.0, 0.02).fitted(s, positives, ~positives)
     assert (fitted.alpha, fitted.margin) == (32.0, 0.02)
     near = {i: ProxyLoss(32.0, 0.02, fitted.origin + i / 100)(s, positives, ~positives).sum() for i in range(-30, 31)}
     assert min(near, key=near.__getitem__) == 0 and 0.4 < fitted.origin < 0.7
     with pytest.raises(PelError, match="origin = 'auto'; it is fitted by a training"):
-        ProxyLoss(origin="auto")(s, positives, ~positives)
+        ProxyLoss()(s, positives, ~positives)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_cannot_be_is_refused(make, error):
         make()
 
 
-@pytest.mark.parametrize("loss", [ProxyLoss(), CrossEntropyLoss()])
+@pytest.mark.parametrize("loss", [ProxyLoss(origin=0.0), CrossEntropyLoss()])
 def test_without_negatives_the_positive_term_is_left_and_gradients_are_finite(loss):
     s = scores(torch.float32)
     value = loss(s, POSITIVES, torch.zeros_like(NEGATIVES))
@@ -111,11 +111,11 @@ def test_without_negatives_the_positive_term_is_left_and_gradients_are_finite(lo
 
 def test_without_a_positive_the_proxy_loss_keeps_its_negative_term():
     s = scores()
-    value = ProxyLoss(2.0, 0.0)(s, torch.zeros_like(POSITIVES), NEGATIVES)
+    value = ProxyLoss(2.0, 0.0, 0.0)(s, torch.zeros_like(POSITIVES), NEGATIVES)
     assert value[0].item() == pytest.approx(math.log(1 + math.exp(0.2) + math.exp(-0.6)))
 
 
-@pytest.mark.parametrize("loss", [ProxyLoss(), CrossEntropyLoss()])
+@pytest.mark.parametrize("loss", [ProxyLoss(origin=0.0), CrossEntropyLoss()])
 def test_large_scores_stay_finite(loss):
     s = torch.tensor([[80.0, -90.0, 70.0]], requires_grad=True)
     positives = torch.tensor([[True, False, False]])
@@ -136,7 +136,7 @@ def test_score_gradient_keeps_the_sign_where_float32_has_lost_it():
 
 def test_score_gradient_is_the_gradient_elsewhere():
     s = scores()
-    loss = ProxyLoss(4.0, 0.0)(s, POSITIVES, NEGATIVES).sum()
+    loss = ProxyLoss(4.0, 0.0, 0.0)(s, POSITIVES, NEGATIVES).sum()
     expected = torch.autograd.grad(loss, s, retain_graph=True)[0]
     torch.testing.assert_close(score_gradient(loss, s, POSITIVES, NEGATIVES), expected)
 
