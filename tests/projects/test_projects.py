@@ -51,8 +51,8 @@ KEYS = {
 
 
 def make_pubtator(path: Path, n_abstracts: int, seed: int) -> None:
-    """Abstracts of three mentions: two with an id of the KB, one of them composite at times, and one without (-1). Every
-    second one of the training corpus (seed 1) has a text that is no name of its entity."""
+    """Abstracts of three mentions: two with an id of the KB, one of them composite at times, and one without (-1).
+    Every second one of the training corpus (seed 1) has a text that is no name of its entity."""
     draw = random.Random(seed)
     blocks = []
     for pmid in range(seed * 1000, seed * 1000 + n_abstracts):

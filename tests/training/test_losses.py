@@ -61,7 +61,8 @@ def test_cross_entropy_is_the_softmax_over_gold_and_negatives():
 def test_an_origin_is_taken_from_every_score_and_a_scale_multiplies_it():
     s = scores()
     torch.testing.assert_close(
-        ProxyLoss(8.0, 0.1, origin=0.3)(s, POSITIVES, NEGATIVES), ProxyLoss(8.0, 0.1, origin=0.0)(s - 0.3, POSITIVES, NEGATIVES)
+        ProxyLoss(8.0, 0.1, origin=0.3)(s, POSITIVES, NEGATIVES),
+        ProxyLoss(8.0, 0.1, origin=0.0)(s - 0.3, POSITIVES, NEGATIVES),
     )
     scaled = CrossEntropyLoss(scale=32.0, similarity="cosine")
     torch.testing.assert_close(scaled(s, POSITIVES, NEGATIVES), CrossEntropyLoss()(32 * s, POSITIVES, NEGATIVES))

@@ -28,7 +28,10 @@ from spacy_pel.training.optimizer import AdamW
 MENTIONS, ENTITIES, NEGATIVES = 64, 128, 7
 RATE = 1e-4
 DRAWS = 500
-LOSSES: dict[str, tuple[Loss, str]] = {"cross-entropy": (CrossEntropyLoss(), "dot"), "Pb": (ProxyLoss(origin=0.0), "cosine")}
+LOSSES: dict[str, tuple[Loss, str]] = {
+    "cross-entropy": (CrossEntropyLoss(), "dot"),
+    "Pb": (ProxyLoss(origin=0.0), "cosine"),
+}
 KINDS = {"random": 0, "hard": NEGATIVES, "mixed": MixedNegatives(NEGATIVES).n_hard}  # how many are hard
 
 app = typer.Typer(help=__doc__)
