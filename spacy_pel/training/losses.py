@@ -48,7 +48,7 @@ class ProxyLoss:
 
     alpha: float = 32.0
     margin: float = 0.0
-    origin: float | str = AUTO
+    origin: float | str = 0.0
     similarity: ClassVar[str] = "cosine"
     needs_log_q: ClassVar[bool] = False
 

@@ -81,7 +81,7 @@ def test_an_origin_is_fitted_where_the_loss_is_least():
     near = {i: ProxyLoss(32.0, 0.02, fitted.origin + i / 100)(s, positives, ~positives).sum() for i in range(-30, 31)}
     assert min(near, key=near.__getitem__) == 0 and 0.4 < fitted.origin < 0.7
     with pytest.raises(PelError, match="origin = 'auto'; it is fitted by a training"):
-        ProxyLoss()(s, positives, ~positives)
+        ProxyLoss(origin="auto")(s, positives, ~positives)
 
 
 @pytest.mark.parametrize(
