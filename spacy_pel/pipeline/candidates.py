@@ -117,7 +117,9 @@ class KeptCandidates:
                     line: Any = srsly.json_loads(own)
                     yield line["mention"], _interned(line["ids"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise PelError(f"{self._path}: holds no candidates ({error!r}); remove it.") from error
+            raise PelError(
+                f"{self._path}: holds no candidates ({error!r}); name another file as `candidates`."
+            ) from error
 
 
 def _lines(found: dict[str, list[str]]) -> bytes:

@@ -154,7 +154,10 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             PelError: There is none, it has no KB, or it finds less than `top_n` candidates.
         """
         if self.linker is None:
-            raise PelError(f'{self.name} ranks what a pel_linker finds: add one with nlp.add_pipe("pel_linker").')
+            raise PelError(
+                f"{self.name} ranks what a pel_linker before it finds, and none stands there: add one with "
+                f'nlp.add_pipe("pel_linker", before="{self.name}"), or put it first in [nlp] pipeline.'
+            )
         self.linker.require_kb()
         if self.settings.top_n > self.linker.settings.top_k:
             raise PelError(

@@ -197,7 +197,7 @@ def test_explained(nlp, linker, ranker, monkeypatch):
 def test_it_says_what_it_needs(saved):
     nlp = spacy.blank("en")
     ranker = nlp.add_pipe("pel_ranker", config={"model": MODEL})
-    with pytest.raises(PelError, match="pel_ranker ranks what a pel_linker finds"):
+    with pytest.raises(PelError, match="pel_ranker ranks what a pel_linker before it finds"):
         nlp("text")
     source = spacy.load(saved / "pipeline")
     nlp.add_pipe("pel_linker", first=True, source=source)

@@ -101,13 +101,18 @@ def measure(
     mentions, found, scores, seconds = scored(linker, ranker, docs)
     number = {id(doc): i for i, doc in enumerate(docs)}
     parity = np.array([number[id(mention.span.doc)] % 2 for mention in mentions])
+    nil = np.array([not any(id_ in linker.kb for id_ in mention.ids) for mention in mentions])
+    tells_nil = all(0 < nil[parity == side].mean() < 1 for side in (0, 1))
+    if not tells_nil:
+        typer.echo("A half lacks NIL mentions, or others: NIL is not tuned, and all mentions are ranked", err=True)
     rows: dict[str, list[RankedMention]] = {}
     shares, curves = [], []
     for side in tqdm((0, 1), desc="Halves"):
-        linker.tune_nil([doc for i, doc in enumerate(docs) if i % 2 == side])
+        if tells_nil:
+            linker.tune_nil([doc for i, doc in enumerate(docs) if i % 2 == side])
         ranking = Ranking(mentions, linker.links(found), scores)
         inside, outside = (ranking.take(np.flatnonzero(own)) for own in (parity == side, parity != side))
-        tuned, told = fit_ranker(inside, linker.kb, gain)
+        tuned, told = fit_ranker(inside, linker.kb, gain if tells_nil else None)
         shares.append(float(np.mean([is_doubtful(link, tuned.rerank_below) for link in outside.links])))
         curves.append([one._asdict() for one in told.costs])
         ranked = {name: outside.ranked(own) for name, own in ways(tuned).items()}
@@ -115,7 +120,8 @@ def measure(
         for name, own in ranked.items():
             rows.setdefault(name, []).extend(own)
     tables = {"": {name: measures(own, linker.kb, seen, ranker.top_n) for name, own in rows.items()}}
-    linker.tune_nil(docs)
+    if tells_nil:
+        linker.tune_nil(docs)
     tuned, _ = fit_ranker(Ranking(mentions, linker.links(found), scores), linker.kb)
     keep(ranker, tuned)
     write_state(pipeline / component, learnt_state(linker))
@@ -168,8 +174,10 @@ def speed(
         right = [best.get(place) in ids for place, ids in ids_of.items() if any(id_ in linker.kb for id_ in ids)]
         return {"share": share, "recall_at_1": float(np.mean(right)), "mentions_per_second": rate}
 
-    linked(None)  # warms up
     sure = [ent._.kb_prob for doc in linked(0.0)[1] for ent in doc.ents if ent._.kb_ents]
+    if None in sure:
+        raise typer.BadParameter(f"{pipeline}: its linker has no probabilities; run `spacy pel tune-nil` first")
+    linked(None)  # warms up
     rows = {"pairs": [row(share) for share in tqdm(SHARES, desc="Shares")]}
     settings = ranker.model.attrs["settings"]
     if settings["pooling"] == "mean":
@@ -192,9 +200,12 @@ def figure(
 
     from spacy_pel.reports.plots import save_figure
 
+    paths = sorted(metrics.glob("*.json"))
+    if not paths:
+        raise typer.BadParameter(f"{metrics} has no measurements; run `ranker` first")
     drawn = Figure(figsize=(6, 4), layout="constrained")
     axes = drawn.subplots()
-    for path in sorted(metrics.glob("*.json")):
+    for path in paths:
         halves = np.array([[(p["share"], p["recall_at_1"]) for p in half] for half in srsly.read_json(path)["curves"]])
         axes.plot(*halves.mean(axis=0).T, "o-", label=path.stem)
     axes.set(xlabel="share of the mentions ranked anew", ylabel="recall@1")
