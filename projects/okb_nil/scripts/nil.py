@@ -25,6 +25,7 @@ app = typer.Typer(help=__doc__)
 def run(
     name: Annotated[str, typer.Argument(help="Of the run: training/NAME-SEED, metrics/NAME-SEED.json")],
     margin: Annotated[float, typer.Option(help="Of the proxy-based loss")] = 0.0,
+    origin: Annotated[str, typer.Option(help="Of the proxy-based loss: a cosine, or auto")] = "0",
     cross_entropy: Annotated[bool, typer.Option("--ce", help="Cross-entropy on dot products instead")] = False,
     rate: Annotated[float, typer.Option(help="The highest learning rate")] = 2e-4,
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 540,
@@ -41,7 +42,7 @@ def run(
         linker["loss"] = {"@misc": "spacy_pel.CrossEntropyLoss.v1"}
         linker["model"]["similarity"] = "dot"
     else:
-        linker["loss"]["margin"] = margin
+        linker["loss"] |= {"margin": margin, "origin": "auto" if origin == "auto" else float(origin)}
     config["training"] |= {"max_steps": steps, "seed": seed}
     config["training"]["optimizer"]["learn_rate"]["initial_rate"] = rate
     config.to_disk(folder / "train.cfg")
