@@ -27,8 +27,10 @@ def distil(
     Example: python -m spacy pel distil training/ranker/model-last corpus/train.spacy corpus/targets.jsonl
     """
     from ..evaluation.evaluate import require_ranker
+    from ..files.atomic import check_writable
     from ..pipeline.teaching import write_targets
 
+    check_writable(output)
     nlp, _, _ = load_linker(pipeline, gpu_id=gpu_id, code=code)
     _, ranker = require_ranker(nlp, pipeline)
     if top_n is not None:

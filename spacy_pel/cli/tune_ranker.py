@@ -54,6 +54,11 @@ def tune_ranker(
     msg.good(f"Wrote {nlp.path / name / STATE}")
     if tuned.too_few is not None:
         msg.warn(f"{tuned.too_few} {LINKER_DECIDES.capitalize()} on NIL.")
+    if tuned.after < tuned.before:
+        msg.warn(
+            f"The ranker makes recall@1 worse here, {tuned.after:.4f} after {tuned.before:.4f} of the linker: train it "
+            "for longer, or leave it out."
+        )
     if cost and not tuned.costs:
         msg.warn("The linker has no probabilities to say what is gained by which mentions: run `tune-nil` first.")
     if cost and tuned.costs:

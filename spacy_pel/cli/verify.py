@@ -39,6 +39,7 @@ def verify(
         raise PelError(
             f"{pipeline}: {'; '.join(problems)}: copy it again, or index it again if only vectors are wrong."
         )
-    msg.good(f"{pipeline}: its {name} and {len(kb):,} entities, all is well")
+    checked = name if ranker is None else f"{name}, its {ranker[0]}"
+    msg.good(f"{pipeline}: its {checked} and {len(kb):,} entities, all is well")
     if not has_hashes(nlp.path / name):
         msg.warn(f"{name} was saved by an earlier version, without hashes of its files: load it and save it again")

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,6 +37,22 @@ def write_json(path: Path, value: Any) -> None:
         ValueError: A number is not finite.
     """
     write_atomically(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def check_writable(path: Path) -> None:
+    """Check before long work that `path` can be written. Folders above it are made.
+
+    Raises:
+        PelError: It cannot, or is anything but a file.
+    """
+    if path.exists() and not path.is_file():
+        raise PelError(f"{path} is no file that could be replaced; name another.")
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            pass
+    except OSError as error:
+        raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from ..files.parts import Layout
 from .inputs import add_markers
 from .no_code import NO_CODE, reason, without_kernel
 
-SECTION = "[initialize.components.pel_linker.encoder_loader]"
+SECTION = "[encoder_loader] spacy_pel.HFEncoder.v1"
 LARGEST_DROPOUT = 0.99
 MISSING_SHOWN = 3
 POOLER = "pooler."

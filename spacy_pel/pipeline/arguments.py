@@ -24,15 +24,15 @@ def check_ranked(spans: Any, k: Any) -> None:
         raise PelError(f"{named(spans)} is no list of Spans; give mentions, such as list(doc.ents).")
 
 
-def check_explained(span: Any, k: Any) -> None:
-    """Check what `PelLinker.explain` is given.
+def check_explained(span: Any, k: Any, by: str = "linker") -> None:
+    """Check what `explain` of a linker, or of what else `by` says, is given.
 
     Raises:
         PelError: `span` is no Span, or `k` under 1.
     """
     if not isinstance(span, Span):
         raise PelError(f"{named(span)} is no Span; give one mention, such as doc.ents[0] or doc[2:4].")
-    check_count("linker.explain", "k", k, least=1, hint=": ask for at least one candidate")
+    check_count(f"{by}.explain", "k", k, least=1, hint=": ask for at least one candidate")
 
 
 def ids_given(ids: Any) -> list[str]:

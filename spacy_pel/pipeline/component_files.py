@@ -92,9 +92,11 @@ def read_component(
     """
     excluded, saved = set(exclude), layout.read(path)
     if saved is None:
+        own = path / component.name
+        advice = f"name {own}, or read" if own.is_dir() else "read"
         raise PelError(
-            f"{path}: no {component.name} was saved here; of a pipeline name the folder of the component, "
-            f"{path / component.name}, or read the whole with spacy.load. If saving was interrupted, save again."
+            f"{path}: no {component.name} was saved here; {advice} the whole pipeline with spacy.load. If saving was "
+            "interrupted, save again."
         )
     _check_config(saved)
     parts = [part for part in ("vocab", "model") if part not in excluded]

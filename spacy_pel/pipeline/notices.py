@@ -27,6 +27,15 @@ def warn_of_training(name: str) -> None:
     )
 
 
+def warn_of_no_links(ranker: str, linker: str) -> None:
+    """Warn that mentions reach the component `ranker` that the component `linker` has not linked."""
+    warnings.warn(
+        f"{ranker} got mentions that {linker} has not linked, and leaves them so: it ranks what {linker} finds. Enable "
+        f"{linker} and put it before {ranker} (nlp.pipe_names has the order).",
+        stacklevel=3,
+    )
+
+
 def warn_of_tuning(linker: Any) -> None:
     """Warn where the NIL threshold of `linker` was tuned with another KB, or for other scores. It is dropped where
     these were computed in another precision, as are weights of names that were fitted for another KB, or other

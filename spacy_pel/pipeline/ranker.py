@@ -20,6 +20,7 @@ from ..errors import PelError
 from ..mentions.gold import check_gold_ids, gold_mentions, mentions_to_learn, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
 from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, check_linked
+from .notices import warn_of_no_links
 from .settings import Threshold
 from .with_settings import WithSettings
 
@@ -98,6 +99,9 @@ def make_ranker(
     """
     if adversarial is not None and not hasattr(adversarial, "step"):
         raise refused(SECTION, "adversarial", adversarial, 'make it a section with "@misc": "spacy_pel.FGSM.v1"')
+    if "rows" not in model.attrs.get("settings", {}):
+        advice = 'make it a section with "@architectures": "spacy_pel.CrossEncoder.v1"'
+        raise refused(SECTION, "model", model.name, advice)
     settings = RankSettings(top_n, rerank_below, use_gold_ents)
     return PelRanker(nlp.vocab, model, name, adversarial=adversarial, settings=settings, scorer=scorer)
 
@@ -182,6 +186,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         key, shown = linker.settings.spans_key, linker.settings.max_candidates
         spans = [mentions_of(doc, key) for doc in docs]
         before = [link for doc in docs for link in links_of(doc, key)]
+        if linker.session is None and not all(link.kb_id for link in before):
+            warn_of_no_links(self.name, linker.name)
         ranked = iter(self.rerank([span for own in spans for span in own], before))
         links = [[next(ranked) for _ in own] for own in spans]
         return [[link._replace(candidates=link.candidates[:shown]) for link in own] for own in links]
@@ -265,14 +271,16 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         from ..tuning.ranking import RankTuned
 
         check_first_examples(get_examples, "PelRanker.initialize")
-        linker = self.require_linker()
+        linker, section = self.require_linker(), f"[initialize.components.{self.name}]"
+        if candidates is not None and not str(candidates).strip("."):
+            raise refused(section, "candidates", str(candidates), "name a file, or leave it out")
         if encoder_loader is not None:
             set_encoder(self.model, encoder_loader())
         elif not has_encoder(self.model):
             set_encoder(self.model, encoder_of(linker.model))
         lent = listens(linker.model)
         if lent and candidates is not None:
-            section, path = f"[initialize.components.{self.name}]", str(candidates)
+            path = str(candidates)
             advice = f"{linker.name} reads what a transformer pipe lends, and that may learn; leave it out"
             raise refused(section, "candidates", path, advice)
         self.session, self.tuned = None, RankTuned()
@@ -311,7 +319,13 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
     def _learn(self, examples: Sequence[Example]) -> float:
         from ..models.listener import listens
 
-        linker, session = self.require_linker(), self.begin_training()
+        linker = self.require_linker()
+        if linker.session is not None:
+            raise PelError(
+                f"{linker.name} is being trained together with {self.name}, which learns from what it finds: name it "
+                "in [training] frozen_components and annotating_components, or train and index it before."
+            )
+        session = self.begin_training()
         key, gold = linker.settings.spans_key, self.settings.use_gold_ents
         mentions = mentions_to_learn(examples, gold, key, predicted=listens(linker.model))
         assert self._choices is not None

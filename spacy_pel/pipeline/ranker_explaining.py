@@ -18,7 +18,7 @@ from .ranking import doubted_below, scores_of
 
 def explained(ranker: Any, span: Span, k: int) -> Explanation:
     """See `PelRanker.explain`."""
-    check_explained(span, k)
+    check_explained(span, k, by="ranker")
     linker = ranker.require_linker()
     by_linker = linker.explain(span, k)
     (before,) = linker.links(linker.find([span], max(k, ranker.settings.top_n)))

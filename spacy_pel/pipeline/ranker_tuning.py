@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from spacy.tokens import Doc
 
+from ..checks import check_number
 from ..errors import PelError
 from ..evaluation.ranking import find_mentions
 from ..mentions.gold import GoldMention, annotated_of
@@ -113,9 +114,10 @@ def tune_ranker(ranker: Any, docs: Iterable[Doc], *, gain: float | None = None, 
         progress: Whether to show bars.
 
     Raises:
-        PelError: Where no mention has its entity among its candidates; with a gain, where the linker has no
-            probabilities.
+        PelError: Where no mention has its entity among its candidates; for a gain that is not from 0 to 1, and with
+            one where the linker has no probabilities.
     """
+    check_number("ranker.tune", "gain", gain, least=0, most=1, optional=True)
     linker, depth = ranker.require_linker(), ranker.settings.top_n
     mentions = annotated_of(docs, linker.kb, linker.settings.labels_discard)
     found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)

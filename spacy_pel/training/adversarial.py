@@ -11,7 +11,7 @@ from thinc.types import Floats3d
 from ..checks import check_choice, check_number
 from ..models.encoder import LAYERS, SUM
 
-SECTION = "[components.pel_linker.adversarial]"
+SECTION = "[adversarial] spacy_pel.FGSM.v1"
 NO_FGSM = "; for no FGSM set adversarial = null"
 ENTITY, ALL = TOKENS = ("entity", "all")
 LARGEST = 1000.0  # input embeddings are a ten-thousandth of that

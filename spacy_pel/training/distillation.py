@@ -17,7 +17,7 @@ import torch
 from spacy.tokens import Span
 from torch.nn.functional import kl_div, log_softmax
 
-from ..checks import check_count, check_number, check_text
+from ..checks import check_count, check_number, check_text, text_list
 from ..errors import PelError
 from .draws import NONE
 from .layouts import TrainingBatch
@@ -67,7 +67,7 @@ class Distillation:
             lines: Iterator[Any] = iter(srsly.read_jsonl(self.path))
             for number, line in enumerate(lines, 1):  # noqa: B007  (told where it ends)
                 found[line["mention"]] = Target.of(line)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, PelError) as error:
             raise PelError(
                 f"{SECTION}: {self.path}, line {max(number, 1)}, holds no targets ({error!r}); write the file with "
                 "`spacy pel distil`."
@@ -107,9 +107,10 @@ class Target(NamedTuple):
         """What a line of the file says.
 
         Raises:
+            PelError: The ids are no list.
             ValueError: Ids and scores are not as many, or a score is not finite.
         """
-        target = cls(line["ids"], np.array(line["scores"], dtype=np.float64))
+        target = cls(text_list("line", "ids", line["ids"]), np.array(line["scores"], dtype=np.float64))
         if target.scores.shape != (len(target.ids),) or not np.isfinite(target.scores).all():
             raise ValueError("a finite score for each id is needed")
         return target

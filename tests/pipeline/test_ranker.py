@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Span
-from tiny import ENTITIES, SENTENCES, make_docs, make_examples, make_kb, make_pipeline, unit_vectors, write_encoder
+from tiny import (
+    ENTITIES,
+    SENTENCES,
+    make_docs,
+    make_examples,
+    make_kb,
+    make_pipeline,
+    unit_vectors,
+    unlinked,
+    write_encoder,
+)
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.evaluate import evaluate
@@ -216,11 +226,44 @@ def test_it_says_what_it_needs(saved):
         ({"top_n": 1}, r"\[components.pel_ranker\]: top_n = 1"),
         ({"rerank_below": -0.5}, "rerank_below = -0.5"),
         ({"adversarial": {"@misc": "spacy_pel.ProxyLoss.v1"}}, "adversarial"),
+        ({"adversarial": {"@misc": "spacy_pel.FGSM.v1", "epsilon": 0}}, r"^\[adversarial\] spacy_pel.FGSM.v1: epsilon"),
+        ({"model": {"@architectures": "spacy_pel.BiEncoder.v1"}}, "model = .*CrossEncoder"),
     ],
 )
 def test_settings_are_checked(config, error):
     with pytest.raises(PelError, match=error):
         spacy.blank("en").add_pipe("pel_ranker", config=config)
+
+
+@pytest.mark.parametrize("how", ["disabled", "removed", "behind"])
+def test_it_says_where_no_linker_has_linked(nlp, linker, how):
+    if how == "disabled":
+        nlp.disable_pipe("pel_linker")
+    else:
+        nlp.remove_pipe("pel_linker")
+    if how == "behind":
+        nlp.add_pipe("pel_linker")
+        nlp.get_pipe("pel_linker").set_model(linker.model)
+        nlp.get_pipe("pel_linker").set_kb(linker.kb)
+    with pytest.warns(UserWarning, match="pel_ranker got mentions that pel_linker has not linked"):
+        list(nlp.pipe(unlinked(nlp)))
+
+
+def test_it_does_not_learn_from_a_linker_that_is_learning(nlp, linker, ranker):
+    examples, optimizer = make_examples(nlp), nlp.create_optimizer()
+    with pytest.raises(PelError, match=r"pel_linker is being trained together with pel_ranker.*frozen_components"):
+        nlp.update(examples, sgd=optimizer)
+
+
+@pytest.mark.parametrize("gain", [2, -1, "a", float("nan"), True])
+def test_a_gain_is_a_share(nlp, ranker, gain):
+    with pytest.raises(PelError, match=r"ranker.tune: gain = .*at least 0 and at most 1"):
+        ranker.tune(make_docs(nlp), gain=gain)
+
+
+def test_a_file_of_candidates_has_a_name(nlp, ranker):
+    with pytest.raises(PelError, match=r"\[initialize.components.pel_ranker\]: candidates = ''; name a file"):
+        ranker.initialize(lambda: make_examples(nlp), nlp=nlp, candidates="")
 
 
 def test_it_comes_back(nlp, ranker, tmp_path):
