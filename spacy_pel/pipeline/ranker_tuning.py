@@ -213,7 +213,7 @@ def _decision(ranking: Ranking, weight: float, kb: Any) -> _Decided:
     there = np.array([len(own) > 0 for own in ranking.scores], dtype=bool)
     tuned = RankTuned(weight, right=fit_logistic(evidence[there], outcomes.rank[there] == 1))
     n_nil = int(outcomes.nil.sum())
-    if (too_few := few_for_threshold(n_nil, len(outcomes.nil) - n_nil)) is not None:
+    if (too_few := few_for_threshold(n_nil, len(outcomes.nil) - n_nil, or_names=False)) is not None:
         return _Decided(tuned, too_few=too_few)
     groups = [id(mention.span.doc) for mention in ranking.mentions]
     by_linker = f1_elsewhere(outcomes, groups)

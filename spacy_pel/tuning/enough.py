@@ -16,12 +16,13 @@ def few_for_weights(n_in_kb: int) -> str | None:
     )
 
 
-def few_for_threshold(n_nil: int, n_in_kb: int) -> str | None:
-    """A sentence where so many NIL mentions, or mentions in the KB, are too few to tune a threshold on."""
+def few_for_threshold(n_nil: int, n_in_kb: int, *, or_names: bool = True) -> str | None:
+    """A sentence where so many NIL mentions, or mentions in the KB, are too few to tune a threshold on. or_names:
+    whether names of the KB could stand for them."""
     fewer, what = min((n_nil, "NIL mentions"), (n_in_kb, "mentions in the KB"))
     if fewer >= FEWEST_FOR_THRESHOLD:
         return None
     return (
         f"{fewer} {what} are too few for a NIL threshold: expect much less of it on other documents. Annotate "
-        f"{FEWEST_FOR_THRESHOLD} or more, or tune to the names of the KB, without a corpus."
+        f"{FEWEST_FOR_THRESHOLD} or more{', or tune to the names of the KB, without a corpus' if or_names else ''}."
     )

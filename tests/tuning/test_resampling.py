@@ -63,3 +63,5 @@ def test_what_was_too_little_is_said():
     assert few_for_threshold(20, 20) is None
     assert "2 NIL mentions are too few" in few_for_threshold(2, 100)
     assert "3 mentions in the KB are too few" in few_for_threshold(100, 3)
+    assert few_for_threshold(2, 100).endswith("Annotate 20 or more, or tune to the names of the KB, without a corpus.")
+    assert few_for_threshold(2, 100, or_names=False).endswith("Annotate 20 or more.")
