@@ -112,9 +112,10 @@ def make_examples(nlp, sentences=SENTENCES):
 
 
 def make_config(**overrides) -> dict:
-    """Settings of a component that fit the tiny encoder; `model` is merged."""
+    """Settings of a component that fit the tiny encoder, with the loss as in the paper; `model` is merged."""
     model = {"@architectures": "spacy_pel.BiEncoder.v1", "mention_length": 32, "entity_length": 32, "precision": "fp32"}
     return {
+        "loss": {"@misc": "spacy_pel.ProxyLoss.v1", "origin": 0.0},
         "negatives": {"@misc": "spacy_pel.MixedNegatives.v1", "n": 4, "p": 50},
         **overrides,
         "model": model | overrides.get("model", {}),

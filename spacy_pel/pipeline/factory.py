@@ -16,7 +16,7 @@ from .settings import SETTINGS, Lexical, LinkSettings, Threshold, Vectors
 
 DEFAULT_CONFIG = {
     "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
-    "loss": {"@misc": "spacy_pel.ProxyLoss.v1"},
+    "loss": {"@misc": "spacy_pel.ProxyLoss.v1", "origin": "auto"},
     "adversarial": {"@misc": "spacy_pel.FGSM.v1"},
     "negatives": {"@misc": "spacy_pel.MixedNegatives.v1"},
     "layout": "shared",

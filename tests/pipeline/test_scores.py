@@ -252,7 +252,7 @@ def test_multi_vectors_go_with_cosines_and_vectors_of_names(tmp_path):
         tmp_path,
         "multi",
         model={"similarity": "cosine"},
-        loss={"@misc": "spacy_pel.ProxyLoss.v1"},
+        loss={"@misc": "spacy_pel.ProxyLoss.v1", "origin": 0.0},
     )
     losses = train(nlp, examples, optimizer, 20)
     assert losses[-1] < 0.3 * losses[0]
