@@ -179,7 +179,10 @@ def test_an_encoder_of_no_kind_that_is_read_with_is_named(family, tmp_path):
     }
     config = getattr(transformers, f"{family}Config")(vocab_size=300, **sizes[family])
     getattr(transformers, f"{family}Model")(config).save_pretrained(folder)
-    with pytest.raises(PelError, match=rf"encoder_loader\] spacy_pel.HFEncoder.v1: .*encoder' is of the kind {family.lower()}.* BERT's kind"):
+    with pytest.raises(
+        PelError,
+        match=rf"encoder_loader\] spacy_pel.HFEncoder.v1: .*encoder' is of the kind {family.lower()}.* BERT's kind",
+    ):
         HFEncoder(str(folder))()
 
 

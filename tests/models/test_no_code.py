@@ -87,5 +87,8 @@ def test_the_code_of_a_pretrained_encoder_is_not_run(tmp_path, marker, part):
     else:
         hide_code(encoder, part, marker, **TOKENIZER)
         rename(encoder, part, "tokenizer_class")
-    with pytest.raises(PelError, match=r"encoder_loader\] spacy_pel.HFEncoder.v1: no encoder can be loaded .*code of its own.* is never run"):
+    with pytest.raises(
+        PelError,
+        match=r"encoder_loader\] spacy_pel.HFEncoder.v1: no encoder can be loaded .*code of its own.* is never run",
+    ):
         HFEncoder(str(encoder))()
