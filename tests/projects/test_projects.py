@@ -504,7 +504,7 @@ def test_okb_nil(copied, made_data, tiny_bert):
         spacy.load(folder / "training" / f"{name}-0" / "linker").get_pipe("pel_linker").kb
         for name in ("origin", "origin-named")
     )
-    assert all({*one.aliases} <= {*learnt[one.id].aliases} for one in own.entities())
+    assert sum(len(learnt[one.id].aliases) - len(one.aliases) for one in own.entities()) > 0
     measured = folder / "metrics" / "decide"
     assert {path.name for path in measured.iterdir()} == {"margin-0-0", "origin-0", "origin-named-0"}
     decided = {path.stem: srsly.read_json(path) for path in (measured / "margin-0-0").glob("*.json")}
