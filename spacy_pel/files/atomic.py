@@ -22,11 +22,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         PelError: The file cannot be written, or `path` is anything but a file.
     """
-    try:
-        with new_file(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
+    with _named(path), new_file(path) as file:
+        file.write(data)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -45,14 +42,10 @@ def check_writable(path: Path) -> None:
     Raises:
         PelError: It cannot, or is anything but a file.
     """
-    if path.exists() and not path.is_file():
-        raise PelError(f"{path} is no file that could be replaced; name another.")
-    try:
+    _check_replaceable(path)
+    with _named(path):
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.absolute().parent):
-            pass
-    except OSError as error:
-        raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
+        tempfile.TemporaryFile(dir=path.absolute().parent).close()
 
 
 @contextmanager
@@ -67,8 +60,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         OSError: The file cannot be written.
         PelError: `path` is anything but a file.
     """
-    if path.exists() and not path.is_file():
-        raise PelError(f"{path} is no file that could be replaced; name another.")
+    _check_replaceable(path)
     target = Path(os.path.realpath(path))  # a link stays one
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -82,6 +74,20 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _check_replaceable(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise PelError(f"{path} is no file that could be replaced; name another.")
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """What the system refuses in this block is a `PelError` that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
 
 
 def remove_leftovers(target: Path) -> None:
