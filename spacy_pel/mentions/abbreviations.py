@@ -11,6 +11,9 @@ from spacy.tokens import Doc, Span
 
 BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 WORD = re.compile(r"\w")
+PLURAL = re.compile(r"(?<=[A-Z])s$")
+PART = re.compile(r"[^\W_]+")  # of a word: what hyphens and the like leave of it
+SMALL = {"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
 LONGEST = 10  # letters of a short form
 REACH = 1000  # characters before a bracket in which a long form is looked for
 
@@ -30,16 +33,20 @@ def defined(doc: Doc) -> dict[str, Span]:
 
     After Schwartz & Hearst 2003, *A simple algorithm for identifying abbreviation definitions in biomedical text*: the
     letters and digits of the short form are looked for in the words before the bracket, from the last to the first,
-    which has to begin a word. Of the bracket, what stands before a comma or semicolon is read.
+    which has to begin a word. Where each of them begins a word, these words are the long form: "combined oral
+    contraceptives (COCs)", and not the last of the three, which has the letters too. Of the bracket, what stands before
+    a comma, semicolon or colon is read.
     """
     found: dict[str, Span] = {}
     text = doc.text
     for bracket in BRACKETS.finditer(text):
-        short = re.split("[,;]", bracket[1])[0].strip()
+        short = re.split("[,;:]", bracket[1])[0].strip()
         if short not in found and _is_short_form(short):
             reach = max(0, bracket.start() - REACH)
             before = text[reach : bracket.start()].rstrip()
-            start = _start_of_long_form(short, before)
+            start = _start_of_initials(short, before)
+            if start is None:
+                start = _start_of_long_form(short, before)
             end = reach + len(before)
             long = None if start is None else doc.char_span(reach + start, end, alignment_mode="expand")
             if long is not None:
@@ -92,6 +99,8 @@ def _everywhere(doc: Doc) -> LongForms:
     forms = defined(doc)
     if not forms:
         return {}
+    for short, long in list(forms.items()):
+        forms.setdefault(_other_number(short), long)
     text, found = doc.text, {}
     reach = max(map(len, forms))
     starts = [token.idx for token in doc]
@@ -116,6 +125,29 @@ def _is_short_form(text: str) -> bool:
     return 2 <= len(text) <= LONGEST and len(text.split()) <= 2 and text[0].isalnum() and any(map(str.isalpha, text))
 
 
+def _other_number(short: str) -> str:
+    """Return the plural of a short form, "OCs" of "OC", or its singular; itself where it has none."""
+    if PLURAL.search(short):
+        return short[:-1]
+    return f"{short}s" if short[-1].isupper() else short
+
+
+def _start_of_initials(short: str, before: str) -> int | None:
+    """Return where the word begins from which on the letters of `short` are the initials of the words of `before`, one
+    after the other up to its end, with small words between; None where they are not."""
+    letters = [letter for letter in PLURAL.sub("", short).lower() if letter.isalnum()]
+    start = None
+    for part in reversed(list(PART.finditer(before))):
+        if not letters:
+            break
+        if part[0][0].lower() == letters[-1]:
+            letters.pop()
+            start = part.start()
+        elif part[0].lower() not in SMALL:
+            break
+    return None if letters or start is None else _start_of_word(list(re.finditer(r"\S+", before)), start)
+
+
 def _start_of_long_form(short: str, before: str) -> int | None:
     """Return where in `before` the long form begins that reaches to its end; None where there is none."""
     words = list(re.finditer(r"\S+", before))[-min(len(short) + 5, 2 * len(short)) :]
@@ -129,6 +161,11 @@ def _start_of_long_form(short: str, before: str) -> int | None:
                 at -= 1
             if at < first:
                 return None
-    start = next(word.start() for word in reversed(words) if word.start() <= at)
+    start = _start_of_word(words, at)
     long = before[start:]
     return start if len(long) > len(short) and short not in long.split() else None
+
+
+def _start_of_word(words: list[re.Match[str]], at: int) -> int:
+    """Return where that one of `words` begins that has the character `at`."""
+    return next(word.start() for word in reversed(words) if word.start() <= at)

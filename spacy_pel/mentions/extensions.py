@@ -1,4 +1,5 @@
-"""The extensions of spans: `kb_ents`, `kb_prob`, `kb_xrefs`, `is_nil`, or other names where somebody else has these."""
+"""The extensions of spans: `kb_ents`, `kb_prob`, `kb_read`, `kb_xrefs`, `is_nil`, or other names where somebody else
+has these."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ def is_nil(span: Span) -> bool:
 EXTENSIONS: dict[str, dict[str, Any]] = {
     "kb_ents": {"default": []},
     "kb_prob": {"default": None},
+    "kb_read": {"default": None},
     "kb_xrefs": {"getter": xrefs_of},
     "is_nil": {"getter": is_nil},
 }

@@ -12,6 +12,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from .extensions import extension
 
 RankedIds = list[tuple[str, float]]
+WRITTEN = ("kb_ents", "kb_prob", "kb_read")  # extensions of spans, and attributes of a group
 
 
 class Link(NamedTuple):
@@ -22,12 +23,19 @@ class Link(NamedTuple):
         candidates: The best `(id, score)`, best first.
         probability: That the first candidate is right; None before the linker is calibrated.
         confidence: What a NIL threshold is held against; None for the score of the first candidate.
+        read: The tokens of the Doc that were read, (start, end): the mention, its long form or its other name; None
+            where that is not known.
     """
 
     kb_id: str
     candidates: RankedIds
     probability: float | None = None
     confidence: float | None = None
+    read: tuple[int, int] | None = None
+
+    def as_read(self, span: Span) -> Span:
+        """What was read of the mention `span`: itself where that is not known."""
+        return span if self.read is None else span.doc[slice(*self.read)]
 
 
 def top_score(candidates: Sequence[tuple[str, float]]) -> float:
@@ -44,11 +52,13 @@ def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
     """Return what `write_links` has written for each of `mentions_of(doc, spans_key)`."""
     spans = mentions_of(doc, spans_key)
     attrs: dict[str, Any] = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
-    candidates, probabilities = attrs.get("kb_ents", ()), attrs.get("kb_prob", ())
-    if not all(_is_list(values, len(spans)) for values in (candidates, probabilities)):  # none, or of other spans
-        candidates = [span._.get(extension("kb_ents")) for span in spans]
-        probabilities = [span._.get(extension("kb_prob")) for span in spans]
-    return [Link(span.kb_id_, *found) for span, *found in zip(spans, candidates, probabilities, strict=True)]
+    said = [attrs.get(name, ()) for name in WRITTEN]
+    if not all(_is_list(values, len(spans)) for values in said):  # none, or of other spans
+        said = [[span._.get(extension(name)) for span in spans] for name in WRITTEN]
+    return [
+        Link(span.kb_id_, candidates, probability, None, read and tuple(read))
+        for span, candidates, probability, read in zip(spans, *said, strict=True)
+    ]
 
 
 def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overwrite: bool) -> None:
@@ -64,8 +74,13 @@ def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overw
 
 
 def _set(span: Span, link: Link) -> None:
-    span._.set(extension("kb_ents"), link.candidates)
-    span._.set(extension("kb_prob"), link.probability)
+    for name, value in zip(WRITTEN, _written(link), strict=True):
+        span._.set(extension(name), value)
+
+
+def _written(link: Link) -> tuple[RankedIds, float | None, tuple[int, int] | None]:
+    """What is written of a link: the values of `WRITTEN`."""
+    return link.candidates, link.probability, link.read
 
 
 def _is_list(values: Any, length: int) -> bool:
@@ -74,7 +89,7 @@ def _is_list(values: Any, length: int) -> bool:
 
 def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: bool) -> None:
     """Put new spans in the place of the group's. Extension values belong to offsets, so that spans with the same ones
-    share them; `attrs["kb_ents"]` and `attrs["kb_prob"]` of the group have those of each."""
+    share them; the `attrs` of the group, such as `attrs["kb_ents"]`, have those of each."""
     group = doc.spans[spans_key]
     links = [
         link if overwrite or not before.kb_id else before
@@ -86,7 +101,7 @@ def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: boo
     ]
     for span, link in zip(spans, links, strict=True):
         _set(span, link)
-    found = {"kb_ents": [link.candidates for link in links], "kb_prob": [link.probability for link in links]}
+    found = dict(zip(WRITTEN, map(list, zip(*map(_written, links), strict=True)), strict=True))
     doc.spans[spans_key] = SpanGroup(doc, name=group.name, attrs=group.attrs | found, spans=spans)
 
 

@@ -232,7 +232,7 @@ def add_markers(tokenizer: Any) -> None:
     if not tokenizer.is_fast:
         raise PelError(
             f"The tokenizer {type(tokenizer).__name__} has no fast version; save one with tokenizer.json beside the "
-            "encoder, or name another encoder in [initialize.components.pel_linker.encoder_loader]."
+            "encoder, or name another encoder in the component's encoder_loader."
         )
     tokenizer.add_special_tokens({"additional_special_tokens": list(MARKERS)}, replace_additional_special_tokens=False)
 
@@ -241,7 +241,7 @@ def _token_id(tokenizer: Any, name: str) -> int:
     token = getattr(tokenizer, f"{name}_id")
     if token is None:
         raise PelError(
-            f"The tokenizer {type(tokenizer).__name__} has no {name}; the encoder named in "
-            "[initialize.components.pel_linker.encoder_loader] must be of BERT's kind."
+            f"The tokenizer {type(tokenizer).__name__} has no {name}; the encoder named in the "
+            "component's encoder_loader must be of BERT's kind."
         )
     return token

@@ -178,7 +178,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             return []
         settings, kb = self.settings, self.require_kb()
         allowed_for = (lambda label: None) if unfiltered else settings.allowed_for
-        reading = Reading(max(k, settings.top_k), k, allowed_for, settings.resolve_abbreviations)
+        both_names = partial(mentions_of, spans_key=settings.spans_key) if settings.resolve_abbreviations else None
+        reading = Reading(max(k, settings.top_k), k, allowed_for, settings.resolve_abbreviations, both_names)
         search = search or search_of(self.model, kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 

@@ -14,7 +14,6 @@ from tqdm import tqdm
 from ..kb.entity import Entity
 from ..mentions.links import Link
 from ..models.cross_encoder import score_pairs
-from ..search.find import as_read
 from ..tuning.ranking import RankTuned, decided, in_order, is_doubtful
 from .notices import warn_of_other_scores
 
@@ -63,11 +62,11 @@ def scores_of(
     Args:
         ranker: With weights and a linker.
         spans: The mentions.
-        links: What the linker says of each.
+        links: What the linker says of each, and has read of it.
         progress: Whether to show a bar.
     """
     linker = ranker.require_linker()
-    read = as_read(spans, linker.settings.resolve_abbreviations)
+    read = [link.as_read(span) for span, link in zip(spans, links, strict=True)]
     scores: list[np.ndarray] = []
     with tqdm(total=len(links), desc="Ranking", unit=" mentions", disable=None if progress else True) as bar:
         for batch in minibatch(zip(read, links, strict=True), AT_ONCE):

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import LongForms, long_forms
+from ..mentions.other_names import other_names
 from ..models.bi_encoder import UNREADABLE, encode_spans
 from .evidence import evidence
 from .search import Found, Queries, Scored, Search
@@ -30,19 +31,42 @@ class Reading(NamedTuple):
         keep: How many candidates of each span are kept; None for all that were found.
         allowed_for: From the label of a span to what its entity must have; None: any will do.
         resolve_abbreviations: Whether an abbreviation is read by its long form.
+        mentions_of: The mentions of a Doc, among which another name of one may stand; None: other names are not read.
     """
 
     depth: int
     keep: int | None
     allowed_for: AllowedFor
     resolve_abbreviations: bool
+    mentions_of: Callable[[Doc], Sequence[Span]] | None = None
 
 
 def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading) -> list[Found]:
     """The candidates of every span; of one without any word piece none. A span that the text defines as an abbreviation
-    is read by its long form: that says what it means there, whatever else the KB has under the short one."""
-    read, labels = as_read(spans, reading.resolve_abbreviations), [span.label_ for span in spans]
-    return _find(model, kb, search, read, [reading.allowed_for(label) for label in labels], reading)
+    is read by its long form: that says what it means there, whatever else the KB has under the short one. One that has
+    another name in brackets (see `other_names`) is read by both, and what scores higher counts."""
+    others = list(_other_names_of(spans, reading.mentions_of))
+    read = as_read([*spans, *(other for _, other in others)], reading.resolve_abbreviations)
+    wanted = [reading.allowed_for(span.label_) for span in (*spans, *(spans[i] for i, _ in others))]
+    found = _find(model, kb, search, read, wanted, reading)
+    for (i, _), by_other in zip(others, found[len(spans) :], strict=True):
+        if by_other.top_score > found[i].top_score:
+            found[i] = by_other
+    return found[: len(spans)]
+
+
+def _other_names_of(
+    spans: Sequence[Span], mentions_of: Callable[[Doc], Sequence[Span]] | None
+) -> Iterator[tuple[int, Span]]:
+    """The other names of those `spans` that have one, with their places."""
+    if mentions_of is None:
+        return
+    known: dict[int, dict[str, Span]] = {}
+    for i, span in enumerate(spans):
+        if id(span.doc) not in known:
+            known[id(span.doc)] = other_names(mentions_of(span.doc))
+        if (other := known[id(span.doc)].get(span.text)) is not None and other.label == span.label:
+            yield i, other
 
 
 def as_read(spans: Sequence[Span], resolve_abbreviations: bool) -> list[Span]:

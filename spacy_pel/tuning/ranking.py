@@ -171,7 +171,7 @@ def _in_order(link: Link, scores: np.ndarray, weight: float) -> tuple[Link, list
         _log_odds(link.probability),
         float(order[0] == 0),
     ]
-    return Link(link.kb_id if link.kb_id == NIL else ranked[0][0], ranked, None, held), evidence
+    return Link(link.kb_id if link.kb_id == NIL else ranked[0][0], ranked, None, held, link.read), evidence
 
 
 def _log_odds(probability: float | None) -> float:
@@ -195,4 +195,5 @@ def _decided(link: Link, right: float | None, in_kb: float | None, threshold: fl
         return link
     if in_kb is None or threshold is None:
         return link._replace(probability=right)
-    return Link(NIL if in_kb < threshold else link.candidates[0][0], link.candidates, right, in_kb)
+    kb_id = NIL if in_kb < threshold else link.candidates[0][0]
+    return link._replace(kb_id=kb_id, probability=right, confidence=in_kb)

@@ -20,6 +20,10 @@ NLP = spacy.blank("en")
         ("cyclophosphamide [CP] was", {"CP": "cyclophosphamide"}),
         ("the nurse was given dopamine (DA)", {"DA": "dopamine"}),
         ("low-molecular weight heparin (LMWH)", {"LMWH": "low-molecular weight heparin"}),
+        ("on combined oral contraceptives (COCs)", {"COCs": "combined oral contraceptives"}),
+        ("a triphenyl tetrazolium-chloride (TTC) test", {"TTC": "triphenyl tetrazolium-chloride"}),
+        ("patients with quality of life (QL)", {"QL": "quality of life"}),
+        ("of diethylnitrosamine (DEN: 10 mg)", {"DEN": "diethylnitrosamine"}),
         ("heart failure (HF) and hemorrhagic fever (HF)", {"HF": "heart failure"}),
         ("renal failure (ARF)", {}),  # no word for its first letter
         ("we saw the liver (DA)", {}),
@@ -44,6 +48,19 @@ def test_every_occurrence_has_the_long_form():
     found = long_forms(doc)
     assert [doc[start:end].text for start, end in found] == ["TD"] * 3
     assert {long.text for long in found.values()} == {"Tardive dyskinesia"}
+
+
+def test_plural_and_singular():
+    doc = NLP("Oral contraceptives (OCs): one OC. A renal failure (RF), RFs. A level (LEV), LEVS.")
+    found = {doc[start:end].text: long.text for (start, end), long in long_forms(doc).items()}
+    oral, renal = dict.fromkeys(("OC", "OCs"), "Oral contraceptives"), dict.fromkeys(("RF", "RFs"), "renal failure")
+    assert found == {**oral, **renal, "LEV": "level"}
+
+
+def test_a_plural_of_its_own_is_no_other_number():
+    doc = NLP("An oral contraceptive (OC) and ocular changes in sight (OCs): OC, OCs.")
+    found = {doc[start:end].text: long.text for (start, end), long in long_forms(doc).items()}
+    assert found["OC"] == "oral contraceptive" and found["OCs"] != "oral contraceptive"
 
 
 def test_a_short_form_that_cuts_a_token_is_left_out():

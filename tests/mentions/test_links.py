@@ -9,6 +9,7 @@ from tiny import make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.linking.output import linked_record
+from spacy_pel.mentions.links import links_of
 
 TEXT = "She took aspirin after the heart attack ."
 ASPIRIN, HEART_ATTACK = "D001241", "D009203"
@@ -162,6 +163,36 @@ def test_what_the_text_defines_needs_no_detector(pipeline, linker):
     doc.ents = [Span(doc, 11, 12, label="X")]
     assert linker(doc).ents[0].kb_id_ == HEART_ATTACK
     assert linker.explain(doc.ents[0]).long_form == "heart attack"
+
+
+@pytest.mark.parametrize("text", ["She took aspirin ( ZQ ) . ZQ helped .", "She took ZQ ( aspirin ) . ZQ helped ."])
+def test_another_name_in_brackets_is_read_too(pipeline, linker, text):
+    doc = pipeline.make_doc(text)
+    doc.ents = [Span(doc, i, i + 1, label="X") for i in (2, 4, 7)]
+    doc = linker(doc)
+    name, *others = sorted(doc.ents, key=lambda ent: ent.text != "aspirin")
+    assert {ent.kb_id_ for ent in doc.ents} == {ASPIRIN}
+    assert {ent._.kb_read for ent in doc.ents} == {(name.start, name.end)}
+    assert others[1]._.kb_ents == name._.kb_ents
+    assert linker.explain(others[1]).long_form == "aspirin" and linker.explain(name).long_form is None
+    assert linker.rank([others[1]], 1) == [name._.kb_ents[:1]]
+
+    linker.resolve_abbreviations = False
+    doc = linker(doc)
+    assert [ent._.kb_read for ent in doc.ents] == [(ent.start, ent.end) for ent in doc.ents]
+    assert others[1]._.kb_ents[0][1] < name._.kb_ents[0][1]
+
+
+def test_another_name_is_a_mention_of_the_same_group(pipeline, linker):
+    linker.spans_key = "found"
+    doc = pipeline.make_doc("She took aspirin ( ZQ ) .")
+    doc.spans["found"] = [Span(doc, 2, 3, label="X"), Span(doc, 4, 5, label="X")]
+    group = linker(doc).spans["found"]
+    assert [span.kb_id_ for span in group] == [ASPIRIN, ASPIRIN] and group.attrs["kb_read"] == [(2, 3), (2, 3)]
+    again = next(DocBin(docs=[doc], store_user_data=True).get_docs(pipeline.vocab))
+    assert [link.read for link in links_of(again, "found")] == [(2, 3), (2, 3)]
+    linker.spans_key = None  # there are no entities
+    assert linker.find([group[1]], 1)[0].read.text == "ZQ"
 
 
 def test_a_long_form_that_is_shorter_is_none(pipeline, linker, abbreviations):

@@ -148,6 +148,15 @@ def test_the_long_form_is_read(nlp, linker, ranker, monkeypatch):
     assert scores.seen[-1][0].text == "AF"
 
 
+def test_the_other_name_is_read(nlp, monkeypatch):
+    scores = Scores(monkeypatch, "D001241")
+    doc = nlp.make_doc("Aspirin (zq) helped, and later zq again.")
+    doc.ents = [doc.char_span(*place, label="X") for place in ((0, 7), (9, 11), (31, 33))]
+    nlp(doc)
+    read = [ent._.kb_read for ent in doc.ents]
+    assert [(span.start, span.end) for span, _ in scores.seen] == read != [(ent.start, ent.end) for ent in doc.ents]
+
+
 def test_only_doubtful_mentions(nlp, linker, ranker, monkeypatch):
     spans = [ent for doc in make_docs(nlp) for ent in doc.ents][:3]
     links = linker.links(linker.find(spans, 6))

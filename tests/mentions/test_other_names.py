@@ -1,0 +1,72 @@
+"""Two mentions of which one stands in brackets behind the other."""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.tokens import Span
+
+from spacy_pel.mentions.other_names import other_names
+
+NLP = spacy.blank("en")
+
+
+def mentions(marked, label="X"):
+    """The mentions of a text that has each between bars."""
+    texts = marked.split("|")
+    doc, at, found = NLP.make_doc("".join(texts)), 0, []
+    for i, text in enumerate(texts):
+        if i % 2:
+            found.append(doc.char_span(at, at + len(text), label=label))
+        at += len(text)
+    return found
+
+
+def pairs(found):
+    return {text: other.text for text, other in other_names(found).items()}
+
+
+@pytest.mark.parametrize(
+    ("marked", "names"),
+    [
+        ("|CCNU| (|lomustine|) is toxic.", ["CCNU", "lomustine"]),
+        ("|phlorizin| [|P|], then |P| again", ["phlorizin", "P"]),
+        ("|diethylnitrosamine| (|DEN|: 10 mg/kg/day)", ["diethylnitrosamine", "DEN"]),
+        ("|dizocilpine| (|MK-801|, 0.1 mg)", ["dizocilpine", "MK-801"]),
+    ],
+)
+def test_names_of_one_thing(marked, names):
+    found = mentions(marked)
+    assert pairs(found) == dict([names, names[::-1]]) == pairs(found[::-1])
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "|lithium| and |aspirin|",
+        "|lithium|, (|aspirin|)",
+        "|lithium| (as |aspirin|)",
+        "|lithium| (|aspirin| and more)",
+        "|lithium| (|lithium|)",
+        "no mention (at all)",
+    ],
+)
+def test_others(marked):
+    assert not pairs(mentions(marked))
+
+
+def test_labels_have_to_be_the_same():
+    chemical, disease = mentions("|potassium| (|hyperkalemia|)")
+    assert not pairs([chemical, Span(disease.doc, disease.start, disease.end, label="Disease")])
+
+
+def test_the_first_counts():
+    assert pairs(mentions("|testosterone| (|T|) and |thyroxine| (|T|)"))["T"] == "testosterone"
+
+
+def test_spans_that_overlap():
+    """Of those that begin in a bracket, that one which ends it."""
+    (long, inside) = mentions("|CCNU| (|lomustine capsules|)")
+    part = inside[0:1]
+    part.label_ = "X"
+    assert pairs([long, part, inside]) == {"CCNU": "lomustine capsules", "lomustine capsules": "CCNU"}
