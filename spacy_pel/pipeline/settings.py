@@ -28,7 +28,8 @@ class LinkSettings:
         spans_key: The group of `doc.spans` to link; None for the entities, `doc.ents`.
         resolve_abbreviations: Whether the long form of a mention is read in its place, where the text defines it as an
             abbreviation, "long form (LF)". Abbreviations that scispaCy's `abbreviation_detector` has found in a Doc are
-            used instead.
+            used instead. And whether a mention with another in brackets behind it, or before its own, "lomustine
+            (CCNU)", is read by both names: what scores higher counts.
         vectors: Which vectors of the KB are searched, and written by `index`: "entity", one of the text of each entity;
             "names", one of each name, of which the most similar counts; "both".
         lexical: What the names of an entity count beside the similarity, {"ngram": weight, "exact": weight}. "tuned":
