@@ -31,8 +31,9 @@ def baselines(
     """Measure exact alias match and TF-IDF on a corpus, as `evaluate` measures a linker.
 
     Three baselines: names equal to the mention, case ignored (`exact-alias`); TF-IDF of character 3-grams, searched
-    exactly (`tfidf`); the same with the long forms of abbreviations that the text defines (`tfidf-long-forms`). The
-    last is the fair one beside a linker, which reads long forms too. TF-IDF needs the extra `baselines`.
+    exactly (`tfidf`); the same with what the text says of a mention, the long forms of abbreviations and other names in
+    brackets (`tfidf-long-forms`). The last is the fair one beside a linker, which reads them too. TF-IDF needs the
+    extra `baselines`.
 
     Example: python -m spacy pel baselines kb corpus/dev.spacy metrics --train corpus/train.spacy
     """

@@ -15,6 +15,7 @@ from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import long_forms
 from ..mentions.gold import GoldMention, ambiguous_forms, gold_of
+from ..mentions.other_names import other_names
 from ..mentions.ranked import RankedMention
 from ..tuning.nil import tune_threshold
 from .metrics import MIN_DEPTH, link_metrics
@@ -38,16 +39,15 @@ class StringMention(NamedTuple):
 
     Attributes:
         gold: The mention.
-        long_form: What its text abbreviates, if the document says so.
+        other_texts: What the document gives for its text: its long form, its other name in brackets.
     """
 
     gold: GoldMention
-    long_form: str | None
+    other_texts: tuple[str, ...] = ()
 
-    def texts(self, with_long_form: bool) -> list[str]:
-        """What is looked up: with `with_long_form` the long form first, if there is one; then the text."""
-        long = [self.long_form] if with_long_form and self.long_form is not None else []
-        return [*long, self.gold.span.text]
+    def texts(self, with_long_forms: bool) -> list[str]:
+        """What is looked up: `with_long_forms` first what the document gives for its text; then the text."""
+        return [*(self.other_texts if with_long_forms else ()), self.gold.span.text]
 
 
 class ExactAlias:
@@ -173,7 +173,7 @@ def measure(
         kb_ids: The ids that can be found; a mention without any of them is NIL.
         tuning: Mentions on which the NIL threshold is tuned; without them there is none.
         k: Candidates a mention; 64 at least are searched, as recall@64 needs them.
-        with_long_forms: Whether long forms are looked up too.
+        with_long_forms: Whether long forms, and other names in brackets, are looked up too.
         known: More arguments of `link_metrics`, as `seen_and_ambiguous` gives them.
 
     Returns:
@@ -195,16 +195,19 @@ def measure(
 
 
 def string_mentions(docs: Iterable[Doc], kb: KnowledgeBase) -> list[StringMention]:
-    """Return the gold mentions of `docs`, with the long forms that each Doc defines; retired ids as their successors.
+    """Return the gold mentions of `docs`, with the long forms and the other names that each Doc gives for them, as the
+    linker reads them; retired ids as their successors.
 
-    An abbreviation has its long form where its whole span is the mention, as for the linker.
+    An abbreviation has its long form where its whole span is the mention.
     """
     found = []
     for doc in docs:
-        long = long_forms(doc)
-        for mention in gold_of([doc], kb):
-            full = long.get((mention.span.start, mention.span.end))
-            found.append(StringMention(mention, None if full is None else full.text))
+        gold = gold_of([doc], kb)
+        long, others = long_forms(doc), other_names([mention.span for mention in gold])
+        for mention in gold:
+            span = mention.span
+            given = long.get((span.start, span.end)), others.get(span.text)
+            found.append(StringMention(mention, tuple(own.text for own in given if own is not None)))
     return found
 
 
@@ -213,8 +216,8 @@ def rank_strings(
 ) -> list[RankedMention]:
     """Rank entities for each mention; a string that occurs many times is looked up once.
 
-    With `with_long_forms`, the text and the long form are looked up, and the better score of each entity counts; of
-    equal ones that of the long form comes first.
+    With `with_long_forms`, the text, its long form and its other name are looked up, and the best score of each entity
+    counts; of equal ones that of the long form comes first.
     """
 
     lookups = [mention.texts(with_long_forms) for mention in mentions]

@@ -53,7 +53,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
 
     It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
     and score, best first), `ent._.kb_prob` (the probability that the first is right; None before `tune-nil`),
-    `ent._.kb_read` (the tokens that were read: its own, those of its long form or other name) and `ent._.kb_xrefs`. A score is a cosine, under cross-entropy a dot product, or where names count, a weighted mean.
+    `ent._.kb_read` (the tokens that were read: its own, those of its long form or other name) and `ent._.kb_xrefs`. A
+    score is a cosine, under cross-entropy a dot product, or where names count, a weighted mean.
 
     Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
 

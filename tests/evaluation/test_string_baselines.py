@@ -64,12 +64,21 @@ def test_tfidf_finds_the_same_in_batches_of_any_size():
 
 def test_an_abbreviation_is_looked_up_by_its_long_form_too(kb):
     mentions = string_mentions([abbreviated(), make_doc(("HF", "D3"))], kb)
-    assert [mention.long_form for mention in mentions] == ["Acute kidney failure", "Acute kidney failure", None]
+    assert [mention.other_texts for mention in mentions] == [*[("Acute kidney failure",)] * 2, ()]
     search = ExactAlias([*ENTITIES, Entity("D4", "acute kidney failure"), Entity("D5", "AKF")])
     assert [one.candidates for one in rank_strings(search, mentions[:1], 64)] == [[("D5", 1.0)]]
     (one,) = rank_strings(search, mentions[:1], 64, with_long_forms=True)
     assert one.gold == ("D2",) and one.candidates == [("D4", 1.0), ("D5", 1.0)]
     assert rank_strings(search, mentions[2:], 64) == rank_strings(search, mentions[2:], 64, with_long_forms=True)
+
+
+def test_a_mention_is_looked_up_by_its_other_name_too(kb):
+    doc = spacy.blank("en").make_doc("Zq4 (kidney failure) came back; Zq4 was seen.")
+    doc.spans[GOLD_GROUP] = [Span(doc, *place, label="X", kb_id="D2") for place in ((0, 1), (2, 4), (8, 9))]
+    mentions = string_mentions([doc], kb)
+    assert [one.other_texts for one in mentions] == [("kidney failure",), ("Zq4",), ("kidney failure",)]
+    ranked = rank_strings(ExactAlias(ENTITIES), mentions, 64, with_long_forms=True)
+    assert [one.candidates for one in ranked] == [[("D2", 1.0)]] * 3
 
 
 def test_the_better_score_of_an_entity_counts():
