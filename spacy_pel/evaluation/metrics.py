@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..mentions.ranked import RankedMention, is_nil
+from ..tuning.nil import average_precision
 
 MIN_DEPTH = 64  # candidates of a mention: recall_at_64 is always reported
 
@@ -77,26 +78,6 @@ def link_metrics(
         for k in (1, 64):
             metrics[f"all_recall_at_{k}"] = _mean(np.where(under, nil, ~nil & (rank <= k)))
     return metrics
-
-
-def average_precision(positive: np.ndarray, scores: np.ndarray) -> float | None:
-    """Σ (R_i - R_{i-1}) P_i over the distinct scores, highest first: equal scores are one step, as in scikit-learn.
-    Infinite scores are fine.
-
-    Args:
-        positive: (n,) bool.
-        scores: (n,) float.
-
-    Returns:
-        None without a positive.
-    """
-    if not positive.any():
-        return None
-    order = np.argsort(-scores, kind="stable")
-    is_last_of_tie = np.append(scores[order][1:] != scores[order][:-1], True)
-    hits = np.cumsum(positive[order])[is_last_of_tie]
-    predicted = np.flatnonzero(is_last_of_tie) + 1
-    return float(np.sum(np.diff(hits, prepend=0) * hits / predicted) / hits[-1])
 
 
 def _mean(values: np.ndarray) -> float | None:

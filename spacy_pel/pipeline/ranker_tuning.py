@@ -22,7 +22,7 @@ from ..tuning.decision import Deciding, fit_logistic
 from ..tuning.enough import few_for_threshold
 from ..tuning.nil import NilThreshold, Outcomes, tune_threshold
 from ..tuning.ranking import RankTuned, both_scored_in, decided, digest_of, in_order, is_doubtful
-from ..tuning.resampling import Interval, f1_elsewhere
+from ..tuning.resampling import Interval, nil_elsewhere
 from .notices import warn_if_not_in_force
 from .ranking import scores_of
 
@@ -216,13 +216,14 @@ def _decision(ranking: Ranking, weight: float, kb: Any) -> _Decided:
     if (too_few := few_for_threshold(n_nil, len(outcomes.nil) - n_nil, or_names=False)) is not None:
         return _Decided(tuned, too_few=too_few)
     groups = [id(mention.span.doc) for mention in ranking.mentions]
-    by_linker = f1_elsewhere(outcomes, groups)
-    elsewhere = f1_elsewhere(outcomes, groups, fit=Deciding(outcomes, evidence).in_kb)
-    if elsewhere is None or (by_linker is not None and elsewhere.mean <= by_linker.mean):
-        return _Decided(tuned, elsewhere=elsewhere, by_linker=by_linker)
+    by_linker = nil_elsewhere(outcomes, groups)
+    by_ranker = nil_elsewhere(outcomes, groups, fit=Deciding(outcomes, evidence).in_kb)
+    f1 = by_ranker and by_ranker.f1, by_linker and by_linker.f1
+    if by_ranker is None or (by_linker is not None and by_ranker.auprc <= by_linker.auprc):
+        return _Decided(tuned, None, *f1)
     tuned = replace(tuned, in_kb=fit_logistic(evidence[there], ~outcomes.nil[there]))
     nil = tune_threshold(ranking.ranked(replace(tuned, nil_threshold=0.0)), kb)
-    return _Decided(replace(tuned, nil_threshold=nil.threshold), nil, elsewhere, by_linker)
+    return _Decided(replace(tuned, nil_threshold=nil.threshold), nil, *f1)
 
 
 def _costs(links: Sequence[Link], before: Outcomes, after: Outcomes) -> list[Cost]:

@@ -21,7 +21,7 @@ from ..tuning.decision import Deciding, Decision
 from ..tuning.enough import few_for_threshold, few_for_weights
 from ..tuning.name_weights import GoldFound, fit_weights
 from ..tuning.nil import NilThreshold, Outcomes, Target, tune_threshold
-from ..tuning.resampling import Interval, f1_elsewhere, recall_interval
+from ..tuning.resampling import Interval, nil_elsewhere, recall_interval
 from ..tuning.tuned import Tuned, TuningContext
 from .default_weights import default_weights
 from .finding import CanFind, find_for
@@ -205,17 +205,18 @@ def _tune_nil(
     evidence: np.ndarray | None = None,
 ) -> TunedNil:
     """Fit and keep a threshold and probabilities. What decides is the score alone, or all the `evidence` (n, e) where
-    that is better on other documents; `groups` (n,) says which document each annotated mention is of."""
+    that has the better average precision of NIL on other documents; `groups` (n,) says which document each annotated
+    mention is of."""
     nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
     ranked = [one._replace(probability=calibration.probability(one.top_score)) for one in ranked]
     outcomes = Outcomes.of(ranked, linker.kb)
-    by_score = elsewhere = f1_elsewhere(outcomes, groups, target)
+    by_score = elsewhere = nil_elsewhere(outcomes, groups, target)
     too_few = few_for_threshold(nil.n_nil, nil.n_mentions - nil.n_nil)
     decision = None
     if evidence is not None and by_score is not None and too_few is None:
         deciding = Deciding(outcomes, evidence)
-        by_all = f1_elsewhere(outcomes, groups, target, fit=deciding.in_kb)
-        if by_all is not None and by_all.mean > by_score.mean:
+        by_all = nil_elsewhere(outcomes, groups, target, fit=deciding.in_kb)
+        if by_all is not None and by_all.auprc > by_score.auprc:
             elsewhere, decision = by_all, deciding.fit()
             ranked = deciding.decided(ranked, decision)
             nil = tune_threshold(ranked, linker.kb, target)
@@ -228,4 +229,5 @@ def _tune_nil(
     )
     warn_if_not_in_force(linker.name, "nil_threshold", linker.settings.nil_threshold)
     link_ece = calibration_metrics(ranked)["link_ece"]
-    return TunedNil(nil, decision, calibration, link_ece, elsewhere, by_score, too_few)
+    f1, f1_by_score = elsewhere and elsewhere.f1, by_score and by_score.f1
+    return TunedNil(nil, decision, calibration, link_ece, f1, f1_by_score, too_few)

@@ -140,6 +140,26 @@ def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int
     ]
 
 
+def average_precision(positive: np.ndarray, scores: np.ndarray) -> float | None:
+    """Σ (R_i - R_{i-1}) P_i over the distinct scores, highest first: equal scores are one step, as in scikit-learn.
+    Infinite scores are fine.
+
+    Args:
+        positive: (n,) bool.
+        scores: (n,) float.
+
+    Returns:
+        None without a positive.
+    """
+    if not positive.any():
+        return None
+    order = np.argsort(-scores, kind="stable")
+    is_last_of_tie = np.append(scores[order][1:] != scores[order][:-1], True)
+    hits = np.cumsum(positive[order])[is_last_of_tie]
+    predicted = np.flatnonzero(is_last_of_tie) + 1
+    return float(np.sum(np.diff(hits, prepend=0) * hits / predicted) / hits[-1])
+
+
 class Outcomes(NamedTuple):
     """What became of n annotated mentions.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import PelError
-from .nil import Outcomes, Target, threshold_of
+from .nil import Outcomes, Target, average_precision, threshold_of
 
 DRAWS, FITTED_DRAWS = 200, 50  # the second where something is fitted to each
 FEWEST_GROUPS = 10  # documents; of fewer, mentions are drawn
@@ -44,16 +44,28 @@ def recall_interval(hits: np.ndarray, groups: Sequence[int], seed: int = 0) -> I
     return _interval([float(hits[inside].mean()) for inside, _ in _draws(groups, seed, DRAWS)])
 
 
-def f1_elsewhere(
+class Elsewhere(NamedTuple):
+    """How well NIL mentions are told on documents that nobody has tuned on.
+
+    Attributes:
+        f1: The F1 of the NIL class.
+        auprc: The mean of its average precision, which is of all thresholds.
+    """
+
+    f1: Interval
+    auprc: float
+
+
+def nil_elsewhere(
     outcomes: Outcomes,
     groups: Sequence[int],
     target: Target | None = None,
     seed: int = 0,
     fit: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> Interval | None:
+) -> Elsewhere | None:
     """The F1 of the NIL class where the threshold is tuned on documents that are drawn with replacement, and measured
-    on those that were not drawn: what to expect of documents that nobody has tuned on. None where there are too few
-    mentions for that.
+    on those that were not drawn, and its average precision there: what to expect of documents that nobody has tuned on.
+    None where there are too few mentions for that.
 
     Args:
         outcomes: Of n mentions.
@@ -63,7 +75,8 @@ def f1_elsewhere(
         fit: From the places (m,) of the mentions that were drawn to what the threshold is held against, of all mentions
             (n,), fitted to those; None: the scores of `outcomes`.
     """
-    values: list[float] = []
+    f1: list[float] = []
+    auprc: list[float] = []
     for inside, outside in _draws(groups, seed, DRAWS if fit is None else FITTED_DRAWS):
         nil = outcomes.nil
         if nil[inside].all() or not nil[inside].any() or not nil[outside].any():
@@ -74,8 +87,10 @@ def f1_elsewhere(
             under = others.scores < threshold_of(own, target)
         except PelError:
             continue
-        values.append(2 * (under & others.nil).sum() / (under.sum() + others.nil.sum()))
-    return _interval(values)
+        f1.append(2 * (under & others.nil).sum() / (under.sum() + others.nil.sum()))
+        auprc.append(average_precision(others.nil, -others.scores) or 0.0)
+    interval = _interval(f1)
+    return None if interval is None else Elsewhere(interval, float(np.mean(auprc)))
 
 
 def _draws(groups: Sequence[int], seed: int, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import spacy
 from lookup_linker import LEAD, documents, sayer
 
 from spacy_pel.evaluation.ranking import rank_gold
@@ -20,6 +21,7 @@ from spacy_pel.tuning.nil import tune_threshold
 from spacy_pel.tuning.tuned import Tuned, decide, evidence_for
 
 E = len(EVIDENCE)
+SPAN = spacy.blank("en")("Her MS began")[1:3]
 
 
 def drawn(n=400, seed=0):
@@ -113,14 +115,14 @@ def test_the_probability_decides_and_a_number_wins():
     evidence, positive = drawn()
     tuned = Tuned(nil_threshold=0.5, decision=fit_decision(evidence, ~positive, positive))
     for said in evidence[:50]:
-        found = Found(["A", "B"], np.array([0.3, 0.2]), {}, None, said)
+        found = Found(["A", "B"], np.array([0.3, 0.2]), {}, SPAN, said)
         in_kb, right = (one.probability(said) for one in tuned.decision)
         (link,) = decide([found], tuned, 0.5, by_score=False)
-        assert link == Link("A" if in_kb >= 0.5 else "NIL", found.ranked, right, in_kb)
+        assert link == Link("A" if in_kb >= 0.5 else "NIL", found.ranked, right, in_kb, (1, 3))
         assert [name for name, _ in evidence_for(found, link, tuned)][:1]
-        assert decide([found], tuned, 0.25, by_score=True) == [Link("A", found.ranked, right)]
+        assert decide([found], tuned, 0.25, by_score=True) == [Link("A", found.ranked, right, None, (1, 3))]
         assert decide([found], tuned, 0.35, by_score=True)[0].kb_id == "NIL"
-    nothing = Found([], np.empty(0), {}, None)
+    nothing = Found([], np.empty(0), {}, SPAN)
     assert decide([nothing, found], tuned, 0.5, by_score=False) == [Link("NIL", []), link]
     assert decide([], tuned, 0.5, by_score=False) == []
 

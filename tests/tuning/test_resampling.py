@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from spacy_pel.tuning.enough import few_for_threshold, few_for_weights
-from spacy_pel.tuning.nil import Outcomes, Target, threshold_of
-from spacy_pel.tuning.resampling import f1_elsewhere, recall_interval
+from spacy_pel.tuning.nil import Outcomes, Target, average_precision, threshold_of
+from spacy_pel.tuning.resampling import nil_elsewhere, recall_interval
 
 
 def outcomes(n, n_nil, seed=0):
@@ -27,7 +27,7 @@ def test_two_nil_mentions_promise_no_more_than_they_can():
     assert f1(own, threshold_of(own, None)) == 1  # on what it was tuned on
     others = outcomes(4000, 800, seed=1)
     few = outcomes(60, 4, seed=2)
-    promised = f1_elsewhere(few, range(60))
+    promised = nil_elsewhere(few, range(60)).f1
     assert promised.low <= f1(others, threshold_of(few, None)) + 0.1 and promised.mean < f1(
         few, threshold_of(few, None)
     )
@@ -35,10 +35,25 @@ def test_two_nil_mentions_promise_no_more_than_they_can():
 
 def test_it_is_what_other_documents_give():
     own, others = outcomes(1000, 200), outcomes(20_000, 4000, seed=1)
-    promised = f1_elsewhere(own, np.arange(1000) // 5)
+    found = nil_elsewhere(own, np.arange(1000) // 5)
+    promised = found.f1
     assert promised.low < f1(others, threshold_of(own, None)) < promised.high
     assert promised.high - promised.low < 0.2
-    assert promised == f1_elsewhere(own, np.arange(1000) // 5) != f1_elsewhere(own, np.arange(1000) // 5, seed=1)
+    assert found.auprc == pytest.approx(average_precision(others.nil, -others.scores), abs=0.05)
+    assert found == nil_elsewhere(own, np.arange(1000) // 5) != nil_elsewhere(own, np.arange(1000) // 5, seed=1)
+
+
+def test_what_is_fitted_is_measured_where_it_was_not_fitted():
+    """Labels learnt by heart say nothing of others."""
+    own = outcomes(400, 80)
+
+    def by_heart(inside):
+        known = np.random.default_rng(len(inside)).normal(size=400)
+        known[inside] = np.where(own.nil[inside], -9, 9)
+        return known
+
+    found = nil_elsewhere(own, range(400), fit=by_heart)
+    assert found.auprc == pytest.approx(0.2, abs=0.06) and found.auprc < nil_elsewhere(own, range(400)).auprc
 
 
 def test_documents_are_drawn_whole():
@@ -50,8 +65,8 @@ def test_documents_are_drawn_whole():
 
 @pytest.mark.parametrize("own", [outcomes(0, 0), outcomes(10, 0), outcomes(10, 10), outcomes(30, 1)])
 def test_too_little_to_tell(own):
-    assert f1_elsewhere(own, range(len(own.scores))) is None
-    assert f1_elsewhere(own, range(len(own.scores)), Target("precision", 1.0)) is None
+    assert nil_elsewhere(own, range(len(own.scores))) is None
+    assert nil_elsewhere(own, range(len(own.scores)), Target("precision", 1.0)) is None
 
 
 def test_no_mention_in_the_kb():
