@@ -195,19 +195,20 @@ def measure(
 
 
 def string_mentions(docs: Iterable[Doc], kb: KnowledgeBase) -> list[StringMention]:
-    """Return the gold mentions of `docs`, with the long forms and the other names that each Doc gives for them, as the
-    linker reads them; retired ids as their successors.
+    """Return the gold mentions of `docs`, with the long forms and the other names that each Doc gives for them; retired
+    ids as their successors.
 
     An abbreviation has its long form where its whole span is the mention.
     """
     found = []
     for doc in docs:
         gold = gold_of([doc], kb)
-        long, others = long_forms(doc), other_names([mention.span for mention in gold])
+        long, others = long_forms(doc), other_names(mention.span for mention in gold)
         for mention in gold:
             span = mention.span
-            given = long.get((span.start, span.end)), others.get(span.text)
-            found.append(StringMention(mention, tuple(own.text for own in given if own is not None)))
+            other = others.get((span.text, span.label_))
+            given = [long.get((one.start, one.end), one).text for one in (span, other) if one is not None]
+            found.append(StringMention(mention, tuple(text for text in dict.fromkeys(given) if text != span.text)))
     return found
 
 

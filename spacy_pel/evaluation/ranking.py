@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
@@ -83,11 +83,22 @@ def find_mentions(
     found: list[GoldFound] = []
     shown = {"desc": desc, "leave": leave, "disable": None if progress else True}
     with tqdm(total=len(mentions), unit=" mentions", **shown) as bar:
-        for start in range(0, len(mentions), CHUNK):
-            chunk = mentions[start : start + CHUNK]
+        for chunk in _chunks(mentions):
             found += map(GoldFound, chunk, find([mention.span for mention in chunk]))
             bar.update(len(chunk))
     return found
+
+
+def _chunks(mentions: Sequence[GoldMention]) -> Iterator[list[GoldMention]]:
+    """`mentions` in parts of `CHUNK` or more: those of a Doc, one of which may be another's name, stay together."""
+    chunk: list[GoldMention] = []
+    for mention in mentions:
+        if len(chunk) >= CHUNK and mention.span.doc is not chunk[-1].span.doc:
+            yield chunk
+            chunk = []
+        chunk.append(mention)
+    if chunk:
+        yield chunk
 
 
 class Reranked:

@@ -11,7 +11,9 @@ from spacy.tokens import Doc, Span
 
 BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 WORD = re.compile(r"\w")
-PLURAL = re.compile(r"(?<=[A-Z])s$")
+PLURAL = re.compile(r"(?<=\w[A-Z])s$")  # of two letters or more
+BETWEEN = re.compile(r"[\s\-/\u2010-\u2015]*")  # the parts of a long form
+SAID = re.compile(r"[A-Z0-9]")
 PART = re.compile(r"[^\W_]+")  # of a word: what hyphens and the like leave of it
 SMALL = {"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
 LONGEST = 10  # letters of a short form
@@ -35,18 +37,19 @@ def defined(doc: Doc) -> dict[str, Span]:
     letters and digits of the short form are looked for in the words before the bracket, from the last to the first,
     which has to begin a word. Where each of them begins a word, these words are the long form: "combined oral
     contraceptives (COCs)", and not the last of the three, which has the letters too. Of the bracket, what stands before
-    a comma, semicolon or colon is read.
+    a comma or semicolon is read, and before a colon, if it has a capital or a digit.
     """
     found: dict[str, Span] = {}
     text = doc.text
     for bracket in BRACKETS.finditer(text):
-        short = re.split("[,;:]", bracket[1])[0].strip()
+        short = re.split("[,;]", bracket[1])[0].strip()
+        head = short.split(":")[0].strip()
+        if SAID.search(head):
+            short = head
         if short not in found and _is_short_form(short):
             reach = max(0, bracket.start() - REACH)
             before = text[reach : bracket.start()].rstrip()
-            start = _start_of_initials(short, before)
-            if start is None:
-                start = _start_of_long_form(short, before)
+            start = _start_of_long_form(short, before)
             end = reach + len(before)
             long = None if start is None else doc.char_span(reach + start, end, alignment_mode="expand")
             if long is not None:
@@ -132,28 +135,46 @@ def _other_number(short: str) -> str:
     return f"{short}s" if short[-1].isupper() else short
 
 
-def _start_of_initials(short: str, before: str) -> int | None:
-    """Return where the word begins from which on the letters of `short` are the initials of the words of `before`, one
-    after the other up to its end, with small words between; None where they are not."""
-    letters = [letter for letter in PLURAL.sub("", short).lower() if letter.isalnum()]
-    start = None
-    for part in reversed(list(PART.finditer(before))):
-        if not letters:
-            break
-        if part[0][0].lower() == letters[-1]:
-            letters.pop()
-            start = part.start()
-        elif part[0].lower() not in SMALL:
-            break
-    return None if letters or start is None else _start_of_word(list(re.finditer(r"\S+", before)), start)
-
-
 def _start_of_long_form(short: str, before: str) -> int | None:
     """Return where in `before` the long form begins that reaches to its end; None where there is none."""
     words = list(re.finditer(r"\S+", before))[-min(len(short) + 5, 2 * len(short)) :]
     if not words:
         return None
-    first, at = words[0].start(), len(before)
+    at = _first_of_initials(short, before, words[0].start())
+    if at is None:
+        at = _first_letter(short, before, words[0].start())
+    if at is None:
+        return None
+    start = _start_of_word(words, at)
+    long = before[start:]
+    return start if len(long) > len(short) and short not in long.split() else None
+
+
+def _first_of_initials(short: str, before: str, first: int) -> int | None:
+    """Return where in `before`, from `first` on, the first of the words begins whose initials are the letters of
+    `short`, up to the end, with nothing but blanks, hyphens and small words between; None where there are no such
+    words."""
+    letters = [letter for letter in PLURAL.sub("", short).lower() if letter.isalnum()]
+    if len(letters) < 2:
+        return None
+    behind = len(before)
+    for part in reversed(list(PART.finditer(before, first))):
+        if not BETWEEN.fullmatch(before, part.end(), behind):
+            return None
+        behind = part.start()
+        if part[0][0].lower() == letters[-1]:
+            letters.pop()
+            if not letters:
+                return behind
+        elif part[0].lower() not in SMALL or part.end() == len(before):
+            return None
+    return None
+
+
+def _first_letter(short: str, before: str, first: int) -> int | None:
+    """Return where in `before`, from `first` on, the first letter of `short` stands if its letters are looked for from
+    the last to the first, which has to begin a word; None where one is missing."""
+    at = len(before)
     for i, letter in reversed(list(enumerate(short.lower()))):
         if letter.isalnum():
             at -= 1
@@ -161,9 +182,7 @@ def _start_of_long_form(short: str, before: str) -> int | None:
                 at -= 1
             if at < first:
                 return None
-    start = _start_of_word(words, at)
-    long = before[start:]
-    return start if len(long) > len(short) and short not in long.split() else None
+    return at
 
 
 def _start_of_word(words: list[re.Match[str]], at: int) -> int:

@@ -23,19 +23,14 @@ class Link(NamedTuple):
         candidates: The best `(id, score)`, best first.
         probability: That the first candidate is right; None before the linker is calibrated.
         confidence: What a NIL threshold is held against; None for the score of the first candidate.
-        read: The tokens of the Doc that were read, (start, end): the mention, its long form or its other name; None
-            where that is not known.
+        read: The text that was read: the mention, its long form or its other name; None where nothing was found.
     """
 
     kb_id: str
     candidates: RankedIds
     probability: float | None = None
     confidence: float | None = None
-    read: tuple[int, int] | None = None
-
-    def as_read(self, span: Span) -> Span:
-        """What was read of the mention `span`: itself where that is not known."""
-        return span if self.read is None else span.doc[slice(*self.read)]
+    read: str | None = None
 
 
 def top_score(candidates: Sequence[tuple[str, float]]) -> float:
@@ -52,13 +47,18 @@ def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
     """Return what `write_links` has written for each of `mentions_of(doc, spans_key)`."""
     spans = mentions_of(doc, spans_key)
     attrs: dict[str, Any] = {} if spans_key is None or not spans else doc.spans[spans_key].attrs
-    said = [attrs.get(name, ()) for name in WRITTEN]
-    if not all(_is_list(values, len(spans)) for values in said):  # none, or of other spans
-        said = [[span._.get(extension(name)) for span in spans] for name in WRITTEN]
+    said = [_values_of(spans, name, attrs.get(name)) for name in WRITTEN]
     return [
-        Link(span.kb_id_, candidates, probability, None, read and tuple(read))
+        Link(span.kb_id_, candidates, probability, None, read)
         for span, candidates, probability, read in zip(spans, *said, strict=True)
     ]
+
+
+def _values_of(spans: Sequence[Span], name: str, of_group: Any) -> Sequence[Any]:
+    """The values of the extension `name` of `spans`, or those that their group has of them."""
+    if _is_list(of_group, len(spans)):
+        return of_group
+    return [span._.get(extension(name)) for span in spans]  # the group has none, or those of other spans
 
 
 def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overwrite: bool) -> None:
@@ -78,7 +78,7 @@ def _set(span: Span, link: Link) -> None:
         span._.set(extension(name), value)
 
 
-def _written(link: Link) -> tuple[RankedIds, float | None, tuple[int, int] | None]:
+def _written(link: Link) -> tuple[RankedIds, float | None, str | None]:
     """What is written of a link: the values of `WRITTEN`."""
     return link.candidates, link.probability, link.read
 

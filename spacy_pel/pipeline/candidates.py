@@ -21,6 +21,7 @@ from ..kb.version import kb_version, vectors_version
 from ..mentions.gold import GoldMention
 from ..search.search import Found
 
+READ = "long forms and other names"  # what a linker reads of a text, of this version
 MOST_KEPT = 1_000_000  # mentions, about 400 bytes each
 
 
@@ -137,7 +138,7 @@ def _stamp(linker: Any) -> str:
     towers = linker.fingerprints, linker.mention_fingerprint
     kb_now = kb_version(kb), vectors_version(kb, linker.fingerprints.values())
     how = settings.top_k, settings.vectors, settings.resolve_abbreviations, settings.types, settings.types_by_label
-    how = *how, *settings.with_codes, settings.n_probe
+    how = *how, *settings.with_codes, settings.n_probe, settings.spans_key, READ
     return _digest(repr((towers, kb_now, how, linker.name_weights)))
 
 

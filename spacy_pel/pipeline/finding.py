@@ -37,8 +37,8 @@ def find_for(
     deeper: int = 0,
     progress: bool = False,
 ) -> list[GoldFound]:
-    """All that a search by vectors and by names finds for each of `mentions`, as the linker reads them, among the
-    entities that it allows. `deeper`: by how many candidates deeper than the linker.
+    """All that a search by vectors and by names finds for each of `mentions`, read by itself or its long form, among
+    the entities that the linker allows. `deeper`: by how many candidates deeper than the linker.
 
     Raises:
         PelError: Without a KB and its index, and for a KB of format 2, whose names have no index.

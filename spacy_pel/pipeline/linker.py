@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ..kb.knowledge_base import KnowledgeBase
     from ..search.explanation import Explanation
+    from ..search.find import Reading
     from ..search.search import Found, Search
     from ..training.objective import Objective
     from ..training.session import TrainingSession
@@ -53,8 +54,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
 
     It sets, for every `ent` of `doc.ents`, `ent.kb_id_` (an id or "NIL"), `ent._.is_nil`, `ent._.kb_ents` (pairs of id
     and score, best first), `ent._.kb_prob` (the probability that the first is right; None before `tune-nil`),
-    `ent._.kb_read` (the tokens that were read: its own, those of its long form or other name) and `ent._.kb_xrefs`. A
-    score is a cosine, under cross-entropy a dot product, or where names count, a weighted mean.
+    `ent._.kb_read` (the text that was read: its own, its long form or its other name; None without a candidate) and
+    `ent._.kb_xrefs`. A score is a cosine, under cross-entropy a dot product, or where names count, a weighted mean.
 
     Every setting of `LinkSettings` is an attribute too: `linker.top_k = 16` holds from then on.
 
@@ -171,7 +172,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     ) -> list["Found"]:
         """`rank`, with what each score is made of and what was read of the text. unfiltered: whether any entity
         counts, whatever the settings allow."""
-        from ..search.find import Reading, find
+        from ..search.find import find
         from .indexing import search_of
 
         check_ranked(spans, k)
@@ -179,10 +180,18 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             return []
         settings, kb = self.settings, self.require_kb()
         allowed_for = (lambda label: None) if unfiltered else settings.allowed_for
-        both_names = partial(mentions_of, spans_key=settings.spans_key) if settings.resolve_abbreviations else None
-        reading = Reading(max(k, settings.top_k), k, allowed_for, settings.resolve_abbreviations, both_names)
+        reading = self.reading._replace(depth=max(k, settings.top_k), keep=k, allowed_for=allowed_for)
         search = search or search_of(self.model, kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
+
+    @property
+    def reading(self) -> "Reading":
+        """How mentions are read by the settings of now."""
+        from ..search.find import Reading
+
+        settings = self.settings
+        linked_in = partial(mentions_of, spans_key=settings.spans_key) if settings.resolve_abbreviations else None
+        return Reading(settings.top_k, None, settings.allowed_for, settings.resolve_abbreviations, linked_in)
 
     def links(self, found: "Sequence[Found]") -> list[Link]:
         """What mentions are linked to under the threshold in force, where this was found for them."""

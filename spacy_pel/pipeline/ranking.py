@@ -14,6 +14,7 @@ from tqdm import tqdm
 from ..kb.entity import Entity
 from ..mentions.links import Link
 from ..models.cross_encoder import score_pairs
+from ..search.find import reread
 from ..tuning.ranking import RankTuned, decided, in_order, is_doubtful
 from .notices import warn_of_other_scores
 
@@ -66,7 +67,7 @@ def scores_of(
         progress: Whether to show a bar.
     """
     linker = ranker.require_linker()
-    read = [link.as_read(span) for span, link in zip(spans, links, strict=True)]
+    read = reread(spans, [link.read for link in links], linker.reading)
     scores: list[np.ndarray] = []
     with tqdm(total=len(links), desc="Ranking", unit=" mentions", disable=None if progress else True) as bar:
         for batch in minibatch(zip(read, links, strict=True), AT_ONCE):

@@ -92,7 +92,7 @@ class Explanation:
         filtered: Those that would stand among them if the linker allowed all types, and entities without codes.
         threshold: The NIL threshold in force, or None.
         probability: That the best candidate is right; None before `spacy pel tune-nil`.
-        long_form: What was read in place of an abbreviation, or None.
+        long_form: What was read in place of the mention, its long form or its other name, or None.
         confidence: The probability that the KB has the entity, which the threshold is held against; None where that is
             the best score.
         evidence: What says most for and against that, by name, and how much, in log-odds beside a mention like all

@@ -13,7 +13,7 @@ from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import LongForms, long_forms
-from ..mentions.other_names import other_names
+from ..mentions.other_names import OtherNames, other_names
 from ..models.bi_encoder import UNREADABLE, encode_spans
 from .evidence import evidence
 from .search import Found, Queries, Scored, Search
@@ -31,21 +31,22 @@ class Reading(NamedTuple):
         keep: How many candidates of each span are kept; None for all that were found.
         allowed_for: From the label of a span to what its entity must have; None: any will do.
         resolve_abbreviations: Whether an abbreviation is read by its long form.
-        mentions_of: The mentions of a Doc, among which another name of one may stand; None: other names are not read.
+        linked_in: The mentions of a Doc, among which another name of one may stand, as it may among those that are
+            searched; None: other names are not read.
     """
 
     depth: int
     keep: int | None
     allowed_for: AllowedFor
     resolve_abbreviations: bool
-    mentions_of: Callable[[Doc], Sequence[Span]] | None = None
+    linked_in: Callable[[Doc], Sequence[Span]] | None = None
 
 
 def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading) -> list[Found]:
     """The candidates of every span; of one without any word piece none. A span that the text defines as an abbreviation
     is read by its long form: that says what it means there, whatever else the KB has under the short one. One that has
     another name in brackets (see `other_names`) is read by both, and what scores higher counts."""
-    others = list(_other_names_of(spans, reading.mentions_of))
+    others = list(_other_names_of(spans, reading.linked_in))
     read = as_read([*spans, *(other for _, other in others)], reading.resolve_abbreviations)
     wanted = [reading.allowed_for(span.label_) for span in (*spans, *(spans[i] for i, _ in others))]
     found = _find(model, kb, search, read, wanted, reading)
@@ -55,17 +56,32 @@ def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span],
     return found[: len(spans)]
 
 
+def reread(spans: Sequence[Span], texts: Sequence[str | None], reading: Reading) -> list[Span]:
+    """What `find` has read of each of `spans`, if that text is one of those that it reads there; else what `as_read`
+    gives. Texts hold where the tokens of a Doc have changed meanwhile."""
+    others = list(_other_names_of(spans, reading.linked_in))
+    both = as_read([*spans, *(other for _, other in others)], reading.resolve_abbreviations)
+    read = both[: len(spans)]
+    for (i, _), other in zip(others, both[len(spans) :], strict=True):
+        if texts[i] == other.text != read[i].text:
+            read[i] = other
+    return read
+
+
 def _other_names_of(
-    spans: Sequence[Span], mentions_of: Callable[[Doc], Sequence[Span]] | None
+    spans: Sequence[Span], linked_in: Callable[[Doc], Sequence[Span]] | None
 ) -> Iterator[tuple[int, Span]]:
     """The other names of those `spans` that have one, with their places."""
-    if mentions_of is None:
+    if linked_in is None:
         return
-    known: dict[int, dict[str, Span]] = {}
+    own: dict[int, list[Span]] = {}
+    for span in spans:
+        own.setdefault(id(span.doc), []).append(span)
+    known: dict[int, OtherNames] = {
+        doc: other_names([*linked_in(mentions[0].doc), *mentions]) for doc, mentions in own.items()
+    }
     for i, span in enumerate(spans):
-        if id(span.doc) not in known:
-            known[id(span.doc)] = other_names(mentions_of(span.doc))
-        if (other := known[id(span.doc)].get(span.text)) is not None and other.label == span.label:
+        if (other := known[id(span.doc)].get((span.text, span.label_))) is not None:
             yield i, other
 
 

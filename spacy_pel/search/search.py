@@ -102,7 +102,7 @@ class Found(NamedTuple):
         ids: Their ids.
         scores: Their scores (n,) float32.
         parts: What each score is made of, by name (see `search.parts`), (n,) each.
-        read: What was read of the text: the mention, or its long form.
+        read: What was read of the text: the mention, its long form or its other name.
         evidence: What the search says of the mention, see `search.evidence` (e,); None of one that cannot be read.
     """
 

@@ -203,8 +203,7 @@ def _link(found: Found, probability: float | None, confidence: float | None, thr
         return Link(NIL, [])
     held = found.top_score if confidence is None else confidence
     is_nil = threshold is not None and held < threshold
-    read = found.read.start, found.read.end
-    return Link(NIL if is_nil else found.ids[0], found.ranked, probability, confidence, read)
+    return Link(NIL if is_nil else found.ids[0], found.ranked, probability, confidence, found.read.text)
 
 
 def evidence_for(found: Found, link: Link, tuned: Tuned) -> list[tuple[str, float]]:

@@ -8,7 +8,9 @@ from spacy.tokens import Doc, DocBin, Span
 from tiny import make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.evaluation.evaluate import evaluate
 from spacy_pel.linking.output import linked_record
+from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.mentions.links import links_of
 
 TEXT = "She took aspirin after the heart attack ."
@@ -172,14 +174,14 @@ def test_another_name_in_brackets_is_read_too(pipeline, linker, text):
     doc = linker(doc)
     name, *others = sorted(doc.ents, key=lambda ent: ent.text != "aspirin")
     assert {ent.kb_id_ for ent in doc.ents} == {ASPIRIN}
-    assert {ent._.kb_read for ent in doc.ents} == {(name.start, name.end)}
+    assert {ent._.kb_read for ent in doc.ents} == {"aspirin"}
     assert others[1]._.kb_ents == name._.kb_ents
     assert linker.explain(others[1]).long_form == "aspirin" and linker.explain(name).long_form is None
     assert linker.rank([others[1]], 1) == [name._.kb_ents[:1]]
 
     linker.resolve_abbreviations = False
     doc = linker(doc)
-    assert [ent._.kb_read for ent in doc.ents] == [(ent.start, ent.end) for ent in doc.ents]
+    assert [ent._.kb_read for ent in doc.ents] == [ent.text for ent in doc.ents]
     assert others[1]._.kb_ents[0][1] < name._.kb_ents[0][1]
 
 
@@ -188,11 +190,27 @@ def test_another_name_is_a_mention_of_the_same_group(pipeline, linker):
     doc = pipeline.make_doc("She took aspirin ( ZQ ) .")
     doc.spans["found"] = [Span(doc, 2, 3, label="X"), Span(doc, 4, 5, label="X")]
     group = linker(doc).spans["found"]
-    assert [span.kb_id_ for span in group] == [ASPIRIN, ASPIRIN] and group.attrs["kb_read"] == [(2, 3), (2, 3)]
+    assert [span.kb_id_ for span in group] == [ASPIRIN, ASPIRIN] and group.attrs["kb_read"] == ["aspirin"] * 2
     again = next(DocBin(docs=[doc], store_user_data=True).get_docs(pipeline.vocab))
-    assert [link.read for link in links_of(again, "found")] == [(2, 3), (2, 3)]
+    assert [link.read for link in links_of(again, "found")] == ["aspirin"] * 2
     linker.spans_key = None  # there are no entities
     assert linker.find([group[1]], 1)[0].read.text == "ZQ"
+    assert [found.read.text for found in linker.find(list(group), 1)] == ["aspirin"] * 2
+
+
+def test_what_an_older_version_wrote_of_a_group_counts(pipeline, linker):
+    linker.spans_key, linker.types_by_label = "found", {"DRUG": ["Chemical"], "ILLNESS": ["Disease"]}
+    doc = linker(with_group(pipeline, (2, 3, "DRUG"), (2, 3, "ILLNESS")))
+    before = [link.candidates for link in links_of(doc, "found")]
+    del doc.spans["found"].attrs["kb_read"]
+    assert [link.candidates for link in links_of(doc, "found")] == before and before[0] != before[1]
+
+
+def test_gold_mentions_have_other_names_too(pipeline, linker):
+    """They stand in a group of their own, which no pipeline links."""
+    doc = pipeline.make_doc("She took ZQ ( aspirin ) . ZQ helped .")
+    doc.spans[GOLD_GROUP] = [Span(doc, i, i + 1, label="X", kb_id=ASPIRIN) for i in (2, 4, 7)]
+    assert evaluate(pipeline, [doc])["recall_at_1"] == 1
 
 
 def test_a_long_form_that_is_shorter_is_none(pipeline, linker, abbreviations):

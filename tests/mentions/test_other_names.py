@@ -23,7 +23,7 @@ def mentions(marked, label="X"):
 
 
 def pairs(found):
-    return {text: other.text for text, other in other_names(found).items()}
+    return {text: other.text for (text, _), other in other_names(found).items()}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,9 @@ def test_names_of_one_thing(marked, names):
         "|lithium|, (|aspirin|)",
         "|lithium| (as |aspirin|)",
         "|lithium| (|aspirin| and more)",
+        "|anticonvulsants| (|phenobarbital|, |clonidine|)",
+        "|signs| (|cyanosis|; |fits|) were seen",
+        "|lithium|\n\n(|aspirin|)",
         "|lithium| (|lithium|)",
         "no mention (at all)",
     ],
@@ -58,6 +61,26 @@ def test_others(marked):
 def test_labels_have_to_be_the_same():
     chemical, disease = mentions("|potassium| (|hyperkalemia|)")
     assert not pairs([chemical, Span(disease.doc, disease.start, disease.end, label="Disease")])
+
+
+def test_a_mention_of_another_label_makes_no_list():
+    drug, code, mouse = mentions("|dizocilpine| (|MK-801|, in |mice|)")
+    assert pairs([drug, code, mouse]) == {}
+    mouse.label_ = "Species"
+    assert pairs([drug, code, mouse]) == {"dizocilpine": "MK-801", "MK-801": "dizocilpine"}
+
+
+def test_each_label_has_its_own_names():
+    found = mentions("|aspirin| (|T|) and |cyanosis| (|T|)")
+    for one in found[2:]:
+        one.label_ = "Y"
+    assert other_names(found)["T", "X"].text == "aspirin" and other_names(found)["T", "Y"].text == "cyanosis"
+
+
+def test_many_that_overlap():
+    doc = NLP.make_doc("a " * 300 + "( " + "b " * 300 + ")")
+    found = [doc[i:300] for i in range(300)] + [doc[301 : 302 + i] for i in range(300)]
+    assert len(other_names(found)) == 301  # of each of the first, and of the longest of the others
 
 
 def test_the_first_counts():

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Span
+from spacy.pipeline.functions import merge_entities
+from spacy.tokens import Doc, Span
 from tiny import (
     ENTITIES,
     SENTENCES,
@@ -154,7 +155,21 @@ def test_the_other_name_is_read(nlp, monkeypatch):
     doc.ents = [doc.char_span(*place, label="X") for place in ((0, 7), (9, 11), (31, 33))]
     nlp(doc)
     read = [ent._.kb_read for ent in doc.ents]
-    assert [(span.start, span.end) for span, _ in scores.seen] == read != [(ent.start, ent.end) for ent in doc.ents]
+    assert [span.text for span, _ in scores.seen] == read != [ent.text for ent in doc.ents]
+
+
+def test_it_reads_the_same_where_tokens_have_changed(nlp, linker, ranker, monkeypatch):
+    doc = nlp.make_doc("After a heart attack (HA) aspirin (zq) helped; HA and zq again.")
+    places = (8, 20), (22, 24), (26, 33), (35, 37), (47, 49), (54, 56)
+    doc.ents = [doc.char_span(*place, label="X") for place in places]
+    doc = linker(doc)
+    read = [ent._.kb_read for ent in doc.ents]
+    assert read[1] == read[4] == "heart attack" and read != [ent.text for ent in doc.ents]
+    later, cut = Doc.from_docs([nlp.make_doc("Before it."), doc]), doc[1:].as_doc(copy_user_data=True)
+    for changed in (merge_entities(doc.copy()), later, cut):
+        scores = Scores(monkeypatch, "D001241")
+        ranker(changed)
+        assert [span.text for span, _ in scores.seen] == read
 
 
 def test_only_doubtful_mentions(nlp, linker, ranker, monkeypatch):

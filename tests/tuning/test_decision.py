@@ -118,9 +118,9 @@ def test_the_probability_decides_and_a_number_wins():
         found = Found(["A", "B"], np.array([0.3, 0.2]), {}, SPAN, said)
         in_kb, right = (one.probability(said) for one in tuned.decision)
         (link,) = decide([found], tuned, 0.5, by_score=False)
-        assert link == Link("A" if in_kb >= 0.5 else "NIL", found.ranked, right, in_kb, (1, 3))
+        assert link == Link("A" if in_kb >= 0.5 else "NIL", found.ranked, right, in_kb, "MS began")
         assert [name for name, _ in evidence_for(found, link, tuned)][:1]
-        assert decide([found], tuned, 0.25, by_score=True) == [Link("A", found.ranked, right, None, (1, 3))]
+        assert decide([found], tuned, 0.25, by_score=True) == [Link("A", found.ranked, right, None, "MS began")]
         assert decide([found], tuned, 0.35, by_score=True)[0].kb_id == "NIL"
     nothing = Found([], np.empty(0), {}, SPAN)
     assert decide([nothing, found], tuned, 0.5, by_score=False) == [Link("NIL", []), link]
