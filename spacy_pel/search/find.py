@@ -46,11 +46,10 @@ def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span],
     """The candidates of every span; of one without any word piece none. A span that the text defines as an abbreviation
     is read by its long form: that says what it means there, whatever else the KB has under the short one. One that has
     another name in brackets (see `other_names`) is read by both, and what scores higher counts."""
-    others = list(_other_names_of(spans, reading.linked_in))
-    read = as_read([*spans, *(other for _, other in others)], reading.resolve_abbreviations)
-    wanted = [reading.allowed_for(span.label_) for span in (*spans, *(spans[i] for i, _ in others))]
+    read, named = _readings(spans, reading)
+    wanted = [reading.allowed_for(span.label_) for span in (*spans, *(spans[i] for i in named))]
     found = _find(model, kb, search, read, wanted, reading)
-    for (i, _), by_other in zip(others, found[len(spans) :], strict=True):
+    for i, by_other in zip(named, found[len(spans) :], strict=True):
         if by_other.top_score > found[i].top_score:
             found[i] = by_other
     return found[: len(spans)]
@@ -59,13 +58,18 @@ def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span],
 def reread(spans: Sequence[Span], texts: Sequence[str | None], reading: Reading) -> list[Span]:
     """What `find` has read of each of `spans`, if that text is one of those that it reads there; else what `as_read`
     gives. Texts hold where the tokens of a Doc have changed meanwhile."""
-    others = list(_other_names_of(spans, reading.linked_in))
-    both = as_read([*spans, *(other for _, other in others)], reading.resolve_abbreviations)
-    read = both[: len(spans)]
-    for (i, _), other in zip(others, both[len(spans) :], strict=True):
+    read, named = _readings(spans, reading)
+    for i, other in zip(named, read[len(spans) :], strict=True):
         if texts[i] == other.text != read[i].text:
             read[i] = other
-    return read
+    return read[: len(spans)]
+
+
+def _readings(spans: Sequence[Span], reading: Reading) -> tuple[list[Span], list[int]]:
+    """What is read of each of `spans`, then of the other names of those that have one; and the places of these."""
+    others = list(_other_names_of(spans, reading.linked_in))
+    read = as_read([*spans, *(other for _, other in others)], reading.resolve_abbreviations)
+    return read, [i for i, _ in others]
 
 
 def _other_names_of(
