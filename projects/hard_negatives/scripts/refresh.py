@@ -30,10 +30,12 @@ MODEL = {"@architectures": "spacy_pel.BiEncoder.v1", "mention_length": 40, "enti
 AS_PUBLISHED = {"layout": "per_mention", "lexical": None, "resolve_abbreviations": False}
 RANDOM, MIXED = ({"@misc": f"spacy_pel.{kind}Negatives.v1", "n": 8} for kind in ("Random", "Mixed"))
 FGSM = {"@misc": "spacy_pel.FGSM.v1", "epsilon": 0.002}
+FGSM_NORMALISED = FGSM | {"epsilon": 0.01, "layer": "normalised"}
 EARLY = (0, 4, 10, 20, 40, 80, 160, 320, 640)  # each gap about twice the one before
 ROWS: dict[str, dict[str, Any]] = {  # `every`: see RefreshNegatives; the rest: settings of the linker
     "random": {"every": [0], "negatives": RANDOM},
     "random + FGSM": {"every": [0], "negatives": RANDOM, "adversarial": FGSM},
+    "random + FGSM, normalised": {"every": [0], "negatives": RANDOM, "adversarial": FGSM_NORMALISED},
     "mixed, once": {"every": [0], "negatives": MIXED},
     "mixed, every 10": {"every": 10, "negatives": MIXED},
     "mixed, early": {"every": list(EARLY), "negatives": MIXED},
