@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import srsly
 from spacy.tokens import Span
@@ -21,8 +21,20 @@ from ..kb.version import kb_version, vectors_version
 from ..mentions.gold import GoldMention
 from ..search.search import Found
 
-READ = "long forms and other names"  # what a linker reads of a text, of this version
+READ = "long forms and other names, with the text"  # what a linker reads, and what is kept of it, of this version
 MOST_KEPT = 1_000_000  # mentions, about 400 bytes each
+
+
+class Candidates(NamedTuple):
+    """What a linker found for a mention.
+
+    Attributes:
+        ids: The ids, best first.
+        read: The text that it read in place of the mention's own; None where it read that.
+    """
+
+    ids: list[str]
+    read: str | None
 
 
 class KeptCandidates:
@@ -44,44 +56,44 @@ class KeptCandidates:
         self._depth = top_n  # of what is kept
         self._goes_on = False  # whether the file has what is kept, in whole lines, so that more can be appended
         self._stamp = _stamp(linker)
-        self._ids: dict[str, list[str]] = dict(self._read()) if path is not None and path.exists() else {}
+        self._kept: dict[str, Candidates] = dict(self._read()) if path is not None and path.exists() else {}
 
-    def of(self, mentions: Sequence[GoldMention], *, progress: bool = False) -> list[list[str]]:
-        """The ids of the candidates of each of `mentions`, best first. progress: whether to show a bar.
+    def of(self, mentions: Sequence[GoldMention], *, progress: bool = False) -> list[Candidates]:
+        """The candidates of each of `mentions`. progress: whether to show a bar.
 
         Raises:
             PelError: The file cannot be written.
         """
         digests = {id(doc): _digest(doc.text) for doc in {id(one.span.doc): one.span.doc for one in mentions}.values()}
         keys = [f"{digests[id(one.span.doc)]} {_place(one.span)}" for one in mentions]
-        new = {key: mention for key, mention in zip(keys, mentions, strict=True) if key not in self._ids}
-        ids_of = {key: self._ids[key] for key in keys if key in self._ids}
+        new = {key: mention for key, mention in zip(keys, mentions, strict=True) if key not in self._kept}
+        known = {key: self._kept[key] for key in keys if key in self._kept}
         waiting = iter(new)
 
         def find(spans: list[Span]) -> Sequence[Found]:
             found = self._linker.find(spans, self._depth)
-            own = {key: _interned(one.ids) for key, one in zip(islice(waiting, len(spans)), found, strict=True)}
-            ids_of.update(own)
+            own = {key: _candidates(*one) for key, *one in zip(islice(waiting, len(spans)), spans, found, strict=True)}
+            known.update(own)
             self._keep(own)
             return found
 
         find_mentions(find, list(new.values()), desc="Candidates", progress=progress)
-        return [ids_of[key][: self._top_n] for key in keys]
+        return [known[key]._replace(ids=known[key].ids[: self._top_n]) for key in keys]
 
-    def _keep(self, found: dict[str, list[str]]) -> None:
+    def _keep(self, found: dict[str, Candidates]) -> None:
         """Keep what was `found` for mentions that are new, as far as there is room, in the file too."""
-        kept = dict(islice(found.items(), MOST_KEPT - len(self._ids)))
-        self._ids |= kept
+        kept = dict(islice(found.items(), MOST_KEPT - len(self._kept)))
+        self._kept |= kept
         if self._path is None or not kept:
             return
         goes_on, self._goes_on = self._goes_on, False  # where this is interrupted, the file may end with half a line
         if goes_on:
             self._append(self._path, kept)
         else:
-            write_atomically(self._path, self._head + _lines(self._ids))
+            write_atomically(self._path, self._head + _lines(self._kept))
         self._goes_on = True
 
-    def _append(self, path: Path, kept: dict[str, list[str]]) -> None:
+    def _append(self, path: Path, kept: dict[str, Candidates]) -> None:
         """Append to the file, unless it is another one by now: then nothing is written any more."""
         try:
             with path.open("r+b") as file:
@@ -100,7 +112,7 @@ class KeptCandidates:
     def _head(self) -> bytes:
         return f"{srsly.json_dumps({'of': self._stamp, 'top_n': self._depth})}\n".encode()
 
-    def _read(self) -> Iterator[tuple[str, list[str]]]:
+    def _read(self) -> Iterator[tuple[str, Candidates]]:
         assert self._path is not None
         try:
             with self._path.open("rb") as file:
@@ -116,15 +128,19 @@ class KeptCandidates:
                         self._goes_on = False
                         return
                     line: Any = srsly.json_loads(own)
-                    yield line["mention"], _interned(line["ids"])
+                    yield line["mention"], Candidates(_interned(line["ids"]), line["read"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PelError(
                 f"{self._path}: holds no candidates ({error!r}); name another file as `candidates`."
             ) from error
 
 
-def _lines(found: dict[str, list[str]]) -> bytes:
-    return "".join(f"{srsly.json_dumps({'mention': key, 'ids': ids})}\n" for key, ids in found.items()).encode()
+def _candidates(mention: Span, found: Found) -> Candidates:
+    return Candidates(_interned(found.ids), None if found.read is mention else found.read.text)
+
+
+def _lines(found: dict[str, Candidates]) -> bytes:
+    return "".join(f"{srsly.json_dumps({'mention': key, **own._asdict()})}\n" for key, own in found.items()).encode()
 
 
 def _interned(ids: Iterable[str]) -> list[str]:

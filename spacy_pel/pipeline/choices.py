@@ -10,7 +10,7 @@ import numpy as np
 from ..kb.entity import Entity
 from ..kb.numbering import both_ways
 from ..mentions.gold import GoldMention
-from ..search.find import as_read
+from ..search.find import reread
 from ..training.ranking import Choice
 from .candidates import KeptCandidates
 
@@ -35,11 +35,11 @@ class Choices:
         candidates, one takes the place of the last. Entities that the KB marks as the same concept as a correct one are
         not wrong."""
         found = self._kept.of(mentions)
-        rows = self._linker.kb.rows({id_ for ids in (*found, *(one.ids for one in mentions)) for id_ in ids})
-        spans = as_read([one.span for one in mentions], self._linker.settings.resolve_abbreviations)
+        rows = self._linker.kb.rows({id_ for one in (*found, *mentions) for id_ in one.ids})
+        spans = reread([one.span for one in mentions], [one.read for one in found], self._linker.reading)
         entities: dict[str, Entity] = self._linker.kb.get_many(rows)
         choices = []
-        for mention, span, ids in zip(mentions, spans, found, strict=True):
+        for mention, span, (ids, _) in zip(mentions, spans, found, strict=True):
             gold = [id_ for id_ in mention.ids if id_ in entities]
             if not gold or not ids:
                 continue

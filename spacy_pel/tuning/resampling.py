@@ -95,8 +95,8 @@ def nil_elsewhere(
 
 def _draws(groups: Sequence[int], seed: int, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """For each draw the mentions (m,) of the documents that were drawn, as often as they were, and those of others."""
-    _, own = np.unique(np.array(groups, dtype=np.int64), return_inverse=True)
-    n = int(own.max(initial=-1)) + 1
+    places = {group: i for i, group in enumerate(dict.fromkeys(groups))}  # in the order of the mentions
+    own, n = np.array([places[group] for group in groups], dtype=np.int64), len(places)
     if n < FEWEST_GROUPS:
         own, n = np.arange(len(own)), len(own)
     rng = np.random.default_rng(seed)

@@ -379,7 +379,7 @@ def test_each_mention_is_searched_once(nlp, linker, ranker, asked, tmp_path):
     ranker.initialize(lambda: examples, nlp=nlp, candidates=file)
     assert len(asked) == 2 * N_MENTIONS
     assert KeptCandidates(linker, 7, file).of(gold_mentions(make_docs(nlp)[0])) == [
-        [id_ for id_, _ in ranked] for ranked in linker.rank(make_docs(nlp)[0].ents, 7)
+        ([id_ for id_, _ in ranked], None) for ranked in linker.rank(make_docs(nlp)[0].ents, 7)
     ]
 
 
@@ -421,7 +421,7 @@ def test_only_so_many_candidates_are_kept(nlp, linker, asked, tmp_path, monkeypa
     monkeypatch.setattr("spacy_pel.pipeline.candidates.MOST_KEPT", 5)
     mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
     kept = KeptCandidates(linker, 4, tmp_path / "candidates.jsonl")
-    first = [ids for start in range(0, N_MENTIONS, 3) for ids in kept.of(mentions[start : start + 3])]
+    first = [one for start in range(0, N_MENTIONS, 3) for one in kept.of(mentions[start : start + 3])]
     assert first == kept.of(mentions) == KeptCandidates(linker, 4).of(mentions)
     assert len(asked) == 3 * N_MENTIONS - 5
     assert len((tmp_path / "candidates.jsonl").read_text().splitlines()) == 6
@@ -443,7 +443,7 @@ def test_candidates_of_a_kb_that_has_changed_are_searched_again(nlp, linker, tmp
 
     def is_kept():
         kept = KeptCandidates(linker, 5, file)
-        known = bool(kept._ids)
+        known = bool(kept._kept)
         kept.of(mentions)
         return known
 
@@ -471,6 +471,20 @@ def test_the_gold_entity_takes_the_place_of_the_last(nlp, linker):
     assert (
         Choices(linker, KeptCandidates(linker, 3), 3, seed=0).of([mentions[0]._replace(span=unknown, ids=("?",))]) == []
     )
+
+
+def test_a_choice_reads_what_the_linker_read(nlp, linker, tmp_path):
+    """A mention by the other name that has the better score, an abbreviation by its long form; from the file too."""
+    doc = nlp.make_doc("After a heart attack (HA) aspirin (zq) helped; HA and zq again.")
+    places = (8, 20), (22, 24), (26, 33), (35, 37), (47, 49), (54, 56)
+    doc.ents = [doc.char_span(*place, label="X", kb_id="D001241") for place in places]
+    mentions = gold_mentions(doc)
+    read = [found.read.text for found in linker.find([one.span for one in mentions], 3)]
+    assert read[1] == read[4] == "heart attack" and read[2] == read[3]  # one of "aspirin" and "zq"
+    for _ in range(2):
+        kept = KeptCandidates(linker, 3, tmp_path / "candidates.jsonl")
+        choices = Choices(linker, kept, 3, seed=0).of(mentions)
+        assert [choice.span.text for choice in choices] == read
 
 
 def test_the_same_concept_is_not_wrong(nlp, linker, tmp_path, monkeypatch):

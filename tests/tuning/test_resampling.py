@@ -41,6 +41,7 @@ def test_it_is_what_other_documents_give():
     assert promised.high - promised.low < 0.2
     assert found.auprc == pytest.approx(average_precision(others.nil, -others.scores), abs=0.05)
     assert found == nil_elsewhere(own, np.arange(1000) // 5) != nil_elsewhere(own, np.arange(1000) // 5, seed=1)
+    assert found == nil_elsewhere(own, 1000 - np.arange(1000) // 5)  # whatever the documents are called
 
 
 def test_what_is_fitted_is_measured_where_it_was_not_fitted():
