@@ -876,6 +876,26 @@ def test_nil_is_decided_in_two_ways_on_what_is_searched_once(tmp_path, monkeypat
     assert srsly.read_json("m/by-all.json")["n_nil"] == 1
 
 
+@pytest.mark.parametrize("vectors", ["entity", "both"])
+def test_nil_is_decided_by_vectors_alone(tmp_path, monkeypatch, vectors):
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), vectors=vectors)
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    nil = [("Brugada was not seen", {"Brugada": "NIL"})]
+    for part in ("dev", "test", "train"):
+        write_docs(tmp_path / "corpus" / f"{part}.spacy", make_docs(nlp, [*SENTENCES, *nil]))
+    monkeypatch.chdir(tmp_path)
+    searched, find = [], type(linker).find
+
+    def counted(self, *arguments):
+        searched.append(({part for part, weight in (self.lexical or {}).items() if weight}, self.resolve_abbreviations))
+        return find(self, *arguments)
+
+    monkeypatch.setattr(type(linker), "find", counted)
+    script("nil", "okb_nil").decide(Path("linker"), Path("m"), names=False)
+    assert searched == [({"names"} if vectors == "both" else set(), False)] * 4
+
+
 def test_a_ranker_with_fgsm_and_without(tmp_path):
     change, output = script("vary_ranker", "shared").main, tmp_path / "training" / "ranker.cfg"
     for epsilon, tokens in ((0.0, "entity"), (0.02, "all")):

@@ -17,6 +17,9 @@ from thinc.api import Config
 
 from spacy_pel import evaluate
 from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.pipeline.tuning import find_for_gold
+from spacy_pel.search.parts import NAMES
+from spacy_pel.tuning.name_weights import fit_weights
 
 app = typer.Typer(help=__doc__)
 
@@ -58,13 +61,14 @@ def run(
 def decide(
     linker: Annotated[Path, typer.Argument(help="A pipeline with a pel_linker and its KB; left as it is")],
     output: Annotated[Path, typer.Argument(help="Folder for by-score.json, by-all.json, and the same with -swapped")],
+    names: Annotated[bool, typer.Option(help="With names and long forms; else vectors alone count")] = True,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
-    """With names and long forms, tuned on corpus/dev.spacy: NIL on corpus/test.spacy by the best score alone, and by
-    all that a search says of a mention; then the other way round."""
+    """Tuned on corpus/dev.spacy: NIL on corpus/test.spacy by the best score alone, and by all that a search says of a
+    mention; then the other way round."""
     if gpu_id >= 0:
         spacy_.require_gpu(gpu_id)
-    settings = {"lexical": "tuned", "resolve_abbreviations": True}
+    settings = {"lexical": "tuned" if names else None, "resolve_abbreviations": names}
     nlp = spacy_.load(linker, config={"components": {"pel_linker": settings}})
     own: Any = nlp.get_pipe("pel_linker")
     dev, test, train = (
@@ -72,7 +76,10 @@ def decide(
     )
     output.mkdir(parents=True, exist_ok=True)
     for tuned_on, measured_on, swapped in ((dev, test, ""), (test, dev, "-swapped")):
-        own.tune_names(tuned_on, progress=True)
+        if names:
+            own.tune_names(tuned_on, progress=True)
+        elif own.vectors == "both":
+            own.lexical = fit_weights(find_for_gold(own, tuned_on, progress=True), [NAMES]).as_setting()
         with searched_once(own):
             for name, by_score in ((f"by-score{swapped}", True), (f"by-all{swapped}", False)):
                 found = own.tune_nil(tuned_on, by_score=by_score, progress=True)
