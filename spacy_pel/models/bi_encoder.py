@@ -293,7 +293,8 @@ def encode_spans(model: Model, spans: Sequence[Span]) -> tuple[Vectors, np.ndarr
     has a piece that the encoder does not know, can be that of several texts.
 
     Returns:
-        The vectors (d, hidden) float32 of the distinct mentions, or `Several` each, and for every span (n,) its place
+        The vectors (d, hidden) float32 of the distinct mentions, or `Several` each, as a search asks by them (see
+        `Score.queries`), and for every span (n,) its place
         among them, or `UNREADABLE` for a span without a word piece.
     """
     rows, row_of = row_builder(model).mentions(spans).unique()
@@ -304,7 +305,8 @@ def encode_spans(model: Model, spans: Sequence[Span]) -> tuple[Vectors, np.ndarr
     places = np.full(len(spans), UNREADABLE)
     for i in lengths[row_of].nonzero()[0].tolist():
         places[i] = numbers.setdefault((row_of[i], spans[i].text), len(numbers))
-    return encoded[np.searchsorted(readable, [row for row, _ in numbers])], places
+    distinct = encoded[np.searchsorted(readable, [row for row, _ in numbers])]
+    return score_of(model).queries(distinct), places
 
 
 def encode_entities(model: Model, entities: Iterable[Entity]) -> Vectors:

@@ -18,5 +18,4 @@ def default_weights(linker: Any) -> NameWeights | None:
     fingerprint = next(iter(linker.fingerprints.values()))
     if fingerprint not in kb.indexes:
         return DEFAULT
-    terms = linker.model.attrs["score"].terms(linker.model.attrs["row_settings"].mention_length)
-    return DEFAULT.scaled(terms * kb.entity_index(fingerprint).squared_length)
+    return DEFAULT.scaled(linker.model.attrs["score"].terms * kb.entity_index(fingerprint).squared_length)

@@ -153,5 +153,6 @@ def check_fingerprints(kb: KnowledgeBase, fingerprints: Mapping[str, str]) -> No
     theirs = ", ".join(f"{one:.12}" for one in indexes)
     raise PelError(
         f"The KB {kb.path} was indexed with another encoder (its fingerprint is {theirs}, that of this linker "
-        f"{' and '.join(f'{one:.12}' for one in missing.values())}), or for another setting of `vectors`: {how}"
+        f"{' and '.join(f'{one:.12}' for one in missing.values())}), or for another setting "
+        f"of `vectors` or `score`: {how}"
     )

@@ -117,7 +117,7 @@ class LiveIndex:
         self.index: AnyIndex | None = None  # of the latest refresh
         self._sample: _Renumbered[EntityPlaces] | None = None  # it, by places; None: of all entities, which need none
         self._vectors: EntityIndex | None = None  # of all entities, what `index` searches
-        self._age = 0
+        self.age = 0  # the updates since the latest refresh
         self._spare: EntityIndex | None = None  # of all entities under the weights of now, for scores
         self._allowed: dict[Allowed, tuple[EntityRows, EntityPlaces]] = {}  # what the KB allows, and where that is here
 
@@ -171,14 +171,14 @@ class LiveIndex:
     def vectors(self, places: EntityPlaces) -> Vectors:
         """The vectors of the entities at `places` (n,) under the weights of now: those of the latest refresh, where
         these are."""
-        if self._vectors is None or self._age:
+        if self._vectors is None or self.age:
             return encode_entity_rows(self._model, self.token_rows.take(places))
         found = self._vectors.vectors_of(EntityRows(places))
         return found if has_several_vectors(self._model) else found.vectors
 
     def updated(self) -> None:
         """Note that the weights of the entity tower have changed."""
-        self._age += 1
+        self.age += 1
         self.drop_spare()
 
     def drop_spare(self) -> None:
@@ -188,7 +188,7 @@ class LiveIndex:
     def refresh(self, sample: EntityPlaces | None = None) -> AnyIndex:
         """Encode the entities at the places `sample` (n,), ascending, with the entity tower as it is now; None: all,
         unless they are encoded already and the tower is as it was."""
-        if sample is None and self._is_whole and not self._age:
+        if sample is None and self._is_whole and not self.age:
             return cast(AnyIndex, self.index)
         self.index = self._sample = self._vectors = None  # its memory is free before the new one grows
         if sample is None:
@@ -197,7 +197,7 @@ class LiveIndex:
         else:
             self.index = self._scored(self._encoded_in_time(self.token_rows.take(sample)))
             self._sample = _Renumbered(self.index, sample)
-        self._age = 0
+        self.age = 0
         return self.index
 
     def _whole_now(self) -> EntityIndex:
@@ -231,7 +231,7 @@ class LiveIndex:
         shows at the first step of an epoch then cost no pass over the KB beside that of the negatives. Negatives stay
         those of the latest refresh; one before the next update takes what was encoded here.
         """
-        if self._is_whole and self._age <= MAX_AGE:
+        if self._is_whole and self.age <= MAX_AGE:
             index = cast(AnyIndex, self.index)
         else:
             self._spare = self._whole_now()

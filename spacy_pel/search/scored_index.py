@@ -14,12 +14,11 @@ from ..kb.index.entity_index import EntityIndex, Nearest
 from ..kb.numbering import EntityRows
 from ..kb.several import Several, Vectors, counts_of, flat
 from ..models.scoring.bags import given
-from ..models.scoring.score import Score
+from ..models.scoring.score import PRODUCTS_AT_ONCE, Score
 
 EXACT_UP_TO = 20_000  # entities that are all scored
 CANDIDATES = 16  # times k entities, about, that are scored of more
 VECTORS_AT_ONCE = 8_192  # of entities
-PRODUCTS_AT_ONCE = 1 << 24
 
 
 class ScoredIndex:

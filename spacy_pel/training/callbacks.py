@@ -23,7 +23,7 @@ class RefreshNegatives:
     the rate that schedules end with, mostly 0.
 
     Attributes:
-        every: "epoch": at the first step of every epoch. A number: every so many steps. A list: at these steps,
+        every: "epoch": at the first step of every epoch. A number: every so many steps. A list: at these steps too,
             ascending; `[0]`: at the first one only, so that negatives are those of the encoder as it was. A schedule
             of thinc: its values, one after the other, are the steps from one refresh to the next.
         sample: Encode so many entities, drawn anew each time, and take hard negatives from these: a refresh then costs

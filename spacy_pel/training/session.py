@@ -50,12 +50,14 @@ class LatestDraw(NamedTuple):
         not_wrong: For each the numbers of the entities in `part` that are no negatives of it.
         hard: (m, h), the numbers of its hard negatives; -1 where the KB has no more.
         part: The entities that they were drawn from.
+        age: The updates between the latest refresh and the draw.
     """
 
     queries: Vectors
     not_wrong: Sequence[Sequence[int]]
     hard: np.ndarray
     part: LivePart
+    age: int
 
 
 class TrainingSession:
@@ -224,7 +226,7 @@ class TrainingSession:
         index = Rescored(part, sampler.rescored, part.scores) if sampler.rescored else part
         drawn = sampler.sample(self._rng, not_wrong, len(part), queries, index, self.objective.loss.logit_scale)
         if sampler.n_hard:
-            self.latest_draw = LatestDraw(queries, not_wrong, drawn.places[:, : sampler.n_hard], part)
+            self.latest_draw = LatestDraw(queries, not_wrong, drawn.places[:, : sampler.n_hard], part, self.live.age)
         return drawn._replace(places=part.places_of(drawn.places))
 
     def _taught(self, spans: Sequence[Span]) -> list[Taught]:

@@ -27,9 +27,11 @@ class StepLogger:
     the seconds since training began, with all that came between, and what the latest `Update` of its training has.
 
     With a `hardness_pool` some lines have "hard_in_best" and "hard_mean_rank" too: how many of the hard negatives of
-    the latest batch are among the best 4 wrong entities of their mentions under the present weights, and their mean
-    rank, over that pool and the hard negatives themselves (see `spacy_pel.training.hardness.hardness`). Each of these
-    lines costs the encoding of the pool.
+    the latest batch are among the best 4 wrong entities of their mentions, whose vectors are those of that draw, under
+    the present weights of the entity tower, and their mean rank, over that pool and the hard negatives themselves (see
+    `spacy_pel.training.hardness.hardness`); and "updates_since_refresh", how old the vectors were that these were
+    searched among. The last of every `hardness_every` steps is such a line: where negatives are refreshed as often, at
+    the first, it is the one at which they are oldest. Each of these lines costs the encoding of the pool.
 
     Attributes:
         path: The file.
@@ -81,9 +83,9 @@ class StepLogger:
     def _hardness(self, session: Any, step: int) -> dict[str, float]:
         """How hard the hard negatives of the latest batch are, at the steps that are measured."""
         draw = getattr(session, "latest_draw", None)
-        if not self.hardness_pool or step % self.hardness_every or draw is None:
+        if not self.hardness_pool or (step + 1) % self.hardness_every or draw is None:
             return {}
         from .hardness import hardness  # torch comes with it
 
         found = hardness(draw, self.hardness_pool, self.seed)
-        return {} if found is None else found._asdict()
+        return {} if found is None else {**found._asdict(), "updates_since_refresh": draw.age}

@@ -165,6 +165,20 @@ def test_large_and_small_blocks_find_the_same(tmp_path, monkeypatch):
         np.testing.assert_allclose([s for _, s in one], [s for _, s in other], rtol=1e-5)
 
 
+def test_the_length_of_a_context_does_not_decide_on_nil(tmp_path):
+    """Of sum-of-max: what a mention scores best hardly depends on how many words stand around it."""
+    _, linker, _, _ = build(tmp_path, "sum", model={"mention_length": 64})
+    linker.index(progress=False)
+    texts = ("aspirin", "she took aspirin", "she took aspirin " + "after the heart attack " * 8)
+    docs = list(map(spacy.blank("en").make_doc, texts))
+    spans = [
+        doc.char_span(text.index("aspirin"), text.index("aspirin") + 7, label="X") for doc, text in zip(docs, texts)
+    ]
+    best = [found.top_score for found in linker.find(spans, 1)]
+    counts = counts_of(encode_spans(linker.model, spans)[0])
+    assert counts.max() > 3 * counts.min() and max(best) < 2 * min(best)
+
+
 @pytest.mark.parametrize("score", SCORES)
 def test_names_count_beside_every_score(score, tmp_path):
     nlp, linker, _, _ = build(tmp_path, score, lexical="tuned")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from ...checks import check_count
+from ...kb.several import Several, Vectors
 from ..pooling import Pooling
 from ..several_pooling import FirstTokens
 from .score import MOST_VECTORS, SCORE, ScoreOfProducts, sum_of_maxima
@@ -57,7 +59,7 @@ class SumOfMax(ScoreOfProducts):
         s = Σ_i max_j M_i · E_j
 
     All tokens of both take part, padding none: in the code of its authors padding of an entity does. An index holds all
-    token vectors.
+    token vectors. A search gives the mean over i in place of the sum: the order of entities is the same.
     """
 
     registered: ClassVar[str] = "spacy_pel.SumOfMax.v1"
@@ -77,6 +79,9 @@ class SumOfMax(ScoreOfProducts):
         """See `ScoreOfProducts`."""
         return sum_of_maxima(products, of_mention, of_entity)
 
-    def terms(self, mention_length: int) -> int:
-        """See `Score`: one a token."""
-        return mention_length
+    def queries(self, mentions: Vectors) -> Several:
+        """See `Score`: each vector over their number, by which a score is the mean over the tokens of the mention, and
+        not the larger the longer its text is."""
+        assert isinstance(mentions, Several)
+        shares = np.repeat(1 / np.maximum(mentions.counts, 1), mentions.counts).astype(np.float32)
+        return Several(mentions.vectors * shares[:, None], mentions.counts)

@@ -78,6 +78,7 @@ class GeneralPoly(PolyEncoder):
         """See `Score`."""
         return FirstTokens(self.entity_vectors, unit_length)
 
-    def terms(self, mention_length: int) -> int:
+    @property
+    def terms(self) -> int:
         """See `Score`: one for each vector of the entity."""
         return self.entity_vectors

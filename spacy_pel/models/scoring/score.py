@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from ...checks import refused
+from ...kb.several import Vectors
 from ..inputs import SECTION
 from ..pooling import Pooling
 from ..several_pooling import Codes, FirstTokens
@@ -17,6 +18,7 @@ from .bags import Given, as_bags
 
 SCORE = f"{SECTION[:-1]}.score]"
 MOST_VECTORS = 512  # of a row, and codes
+PRODUCTS_AT_ONCE = 1 << 24  # of which memory holds the numbers
 MASKED = -1e30  # finite: its softmax is 0, and no gradient of it is nan
 
 Pools = Pooling | FirstTokens | Codes
@@ -57,9 +59,15 @@ class Score(ABC):
     def own_pairs(self, mentions: Given, entities: Given) -> torch.Tensor:
         """Score each of m mentions against c entities of its own, which lie mention by mention (m · c): (m, c)."""
 
-    def terms(self, mention_length: int) -> int:
-        """Of how many inner products a score is the sum, for mentions of that length."""
+    @property
+    def terms(self) -> int:
+        """Of how many inner products, or means of such, that which a search gives is the sum."""
         return 1
+
+    def queries(self, mentions: Vectors) -> Vectors:
+        """What a search asks by the vectors of mentions: these, or others by which scores of several mentions compare,
+        as what is held against a threshold, and what names are weighed against, must."""
+        return mentions
 
     @property
     def setting(self) -> dict[str, Any] | None:
@@ -92,8 +100,10 @@ class ScoreOfProducts(Score):
     def all_pairs(self, mentions: Given, entities: Given) -> torch.Tensor:
         """See `Score`."""
         m, e = as_bags(mentions), as_bags(entities)
-        products = torch.einsum("mqd,cnd->mcqn", m.vectors, e.vectors)
-        return self.of_products(products, m.mask[:, None], e.mask[None])
+        at_once = max(PRODUCTS_AT_ONCE // max(m.mask.numel() * e.mask.shape[1], 1), 1)
+        blocks = zip(e.vectors.split(at_once), e.mask.split(at_once), strict=True)
+        products = ((torch.einsum("mqd,cnd->mcqn", m.vectors, vectors), mask) for vectors, mask in blocks)
+        return torch.cat([self.of_products(own, m.mask[:, None], mask[None]) for own, mask in products], dim=1)
 
     def own_pairs(self, mentions: Given, entities: Given) -> torch.Tensor:
         """See `Score`."""
@@ -118,7 +128,9 @@ class ScoreOfProducts(Score):
 
 def sum_of_maxima(products: torch.Tensor, of_mention: torch.Tensor, of_entity: torch.Tensor) -> torch.Tensor:
     """Σ_i max_j of `products`, over what there is. For the arguments see `ScoreOfProducts.of_products`."""
-    largest = products.masked_fill(~of_entity[:, :, None], MASKED).amax(-1)
+    largest = (
+        products.masked_fill(~of_entity[:, :, None], MASKED).max(-1).values
+    )  # `amax` would keep all for its gradient
     return largest.masked_fill(~of_mention, 0).sum(-1)
 
 

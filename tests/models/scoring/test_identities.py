@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from spacy_pel.kb.several import Several
 from spacy_pel.models.pooling import Pooling
 from spacy_pel.models.scoring.bags import Bags, given
 from spacy_pel.models.scoring.dual import Dual
@@ -206,6 +207,36 @@ def test_unit_length_is_that_of_each_vector():
     kept = FirstTokens(3, unit_length=True)(*[MENTIONS[0], MENTIONS[1].long(), MENTIONS[1]])
     np.testing.assert_allclose(kept.norm(dim=-1).numpy(), 1.0)
     assert len(kept) == sum(min(length, 3) for length in MENTION_LENGTHS)
+
+
+@pytest.mark.parametrize("score", [MultiVector(3), SumOfMax(), GeneralPoly(3, entity_vectors=2)])
+def test_all_pairs_in_blocks_of_entities(score, monkeypatch):
+    """The scores are those without blocks, and so are the gradients."""
+    found = []
+    for at_once in (1 << 24, 100, 1):
+        monkeypatch.setattr("spacy_pel.models.scoring.score.PRODUCTS_AT_ONCE", at_once)
+        mentions, entities = (Bags(rows[0].clone().requires_grad_(), rows[1]) for rows in (MENTIONS, ENTITIES))
+        scores = score.all_pairs(mentions, entities)
+        (scores**2).sum().backward()
+        found.append([scores.detach(), mentions.vectors.grad, entities.vectors.grad])
+    for blocks in found[1:]:
+        for own, whole in zip(blocks, found[0], strict=True):
+            torch.testing.assert_close(own, whole)
+    assert score.all_pairs(mentions, entities[np.array([], dtype=np.int64)]).shape == (len(MENTION_LENGTHS), 0)
+
+
+def test_a_search_asks_for_the_mean_over_the_tokens_of_a_mention():
+    """Written twice as long, a mention has the same scores; in training it has twice the sum."""
+    rng = np.random.default_rng(3)
+    vectors = rng.normal(size=(3, D)).astype(np.float32)
+    both = Several(np.concatenate([vectors, vectors, vectors]), np.array([3, 6]))
+    entities = given(Several(rng.normal(size=(7, D)).astype(np.float32), np.array([2, 4, 1])))
+    once, twice = SumOfMax().all_pairs(given(both), entities)
+    torch.testing.assert_close(twice, 2 * once)
+    once_asked, twice_asked = SumOfMax().all_pairs(given(SumOfMax().queries(both)), entities)
+    torch.testing.assert_close(once_asked, once / 3)
+    torch.testing.assert_close(twice_asked, once / 3)
+    assert PolyEncoder(3).queries(both) is both and Dual().queries(vectors) is vectors
 
 
 def test_one_vector_each_needs_no_bags():
