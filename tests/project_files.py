@@ -17,12 +17,16 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not 
 
 
 def load_script(path: Path, name: str | None = None) -> ModuleType:
-    """The script at `path` as a module of that name, by default that of the file."""
+    """The script at `path` as a module of that name, by default that of the file. It may import others beside it."""
     spec = importlib.util.spec_from_file_location(name or path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # typer and dataclasses read the annotations from there
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
     return module
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from thinc.api import Config
 
+DUAL = "DualScore"
 CROSS_ENTROPY = "spacy_pel.CrossEntropyLoss.v1"
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {  # similarity, loss
     "pb": ("cosine", {"@misc": "spacy_pel.ProxyLoss.v1", "origin": 0.0}),
@@ -21,6 +22,7 @@ NEGATIVES: dict[str, dict[str, Any]] = {
     "random": {"@misc": "spacy_pel.RandomNegatives.v1"},
     "mixed": {"@misc": "spacy_pel.MixedNegatives.v1", "p": 50},
     "hard": {"@misc": "spacy_pel.HardNegatives.v1"},
+    "sampled": {"@misc": "spacy_pel.HardNegatives.v1", "draw": "sample"},
 }
 
 
@@ -34,7 +36,8 @@ def main(
     epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
     layout: Annotated[str, typer.Option(help="shared or per_mention; that of CONFIG by default")] = "",
     rate: Annotated[str, typer.Option(help="The highest learning rate, minilm: that of the loss; else CONFIG's")] = "",
-    vectors: Annotated[int, typer.Option(min=1, help="Vectors of an entity, of which the best counts")] = 1,
+    score: Annotated[str, typer.Option(help="Of what is spacy_pel.SCORE.v1; without --m that has its own")] = DUAL,
+    m: Annotated[int, typer.Option(min=0, help="Of a score of several vectors: of an entity, or codes")] = 0,
     names: Annotated[bool, typer.Option(help="Whether names and long forms count; the papers have neither")] = False,
 ) -> None:
     """Write CONFIG with these settings. Every other one stays; so does the similarity that goes with a loss."""
@@ -50,8 +53,9 @@ def main(
     linker["loss"] = own | ({"alpha": 32.0, "margin": margin} if loss == "pb" else {})
     linker["negatives"] = NEGATIVES[negatives] | {"n": n}
     linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0} if epsilon else None
-    if vectors > 1:
-        linker["model"]["score"] = {"@architectures": "spacy_pel.MultiVectorScore.v1", "m": vectors}
+    if score != DUAL:
+        linker["model"]["score"] = {"@architectures": f"spacy_pel.{score}.v1", **({"m": m} if m else {})}
+        linker["model"]["pooling"] = "cls"  # single tokens are scored
     if layout:
         linker["layout"] = layout
     if rate:
@@ -61,7 +65,7 @@ def main(
         linker |= {"lexical": None, "resolve_abbreviations": False}
     output.parent.mkdir(parents=True, exist_ok=True)
     changed.to_disk(output)
-    typer.echo(f"{output}: {loss}, {n} {negatives} negatives, FGSM {epsilon:g}, margin {margin:g}, {vectors} vectors")
+    typer.echo(f"{output}: {loss}, {n} {negatives} negatives, FGSM {epsilon:g}, margin {margin:g}, {score}")
 
 
 if __name__ == "__main__":

@@ -89,12 +89,12 @@ def run(
         optimizer = AdamW(make_warmup_linear(rate, steps, 0.1))
         live = linker.begin_training().live
         assert len(live.token_rows)  # read once, before the seconds count
-        refreshing, stepping, curve, indexes = Spent(), Spent(), [], [live.index]
+        refreshing, stepping, curve, refreshes = Spent(), Spent(), [], 0
         for step, examples in enumerate(tqdm(batches, desc=name, total=steps), 1):
+            before = live.index
             with refreshing:
                 refresh(nlp, {"step": step - 1, "epoch": 0})
-            if live.index is not indexes[-1]:
-                indexes.append(live.index)
+            refreshes += live.index is not before
             with stepping:
                 linker.update(examples, sgd=optimizer)
                 optimizer.step_schedules()
@@ -104,7 +104,7 @@ def run(
                 point["seconds"] = refreshing.seconds + stepping.seconds
                 point["core_seconds"] = refreshing.core_seconds + stepping.core_seconds
                 curve.append(point)
-        rows.append({"row": name, "refreshes": len(indexes) - 1, "steps": steps, "curve": curve})
+        rows.append({"row": name, "refreshes": refreshes, "steps": steps, "curve": curve})
         for what, spent in (("refresh", refreshing), ("step", stepping)):
             rows[-1] |= {f"{what}_seconds": spent.seconds, f"{what}_core_seconds": spent.core_seconds}
         typer.echo(rows[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ import numpy as np
 import spacy
 import srsly
 import typer
+from claims import Claim, table_of_claims
 from scores import (
     GPU,
     NCE,
@@ -45,15 +46,17 @@ JOINT = "joint"
 SCORERS = (*(score for score in SCORES if score != NCE), JOINT)
 JOINT_RATE, JOINT_BATCH = 1e-4, 8  # mentions; the others have 32
 AT_ONCE = 64  # mentions whose pairs are scored at once
-POINTS = {"≫": 0.05, ">": 0.0, "≥": 0.0, "≈": 0.015}  # by how much one is ahead at least, or at most of "≈"
-CLAIMS = (
-    ("joint", "≫", "som"),
-    ("som", "≈", "genpoly"),
-    ("som", ">", "multi"),
-    ("genpoly", ">", "multi"),
-    ("multi", "≥", "poly"),
-    ("poly", "≈", "dual"),
-)
+CLAIMS = {
+    " ".join(claim): Claim(*claim)
+    for claim in (
+        ("joint", "≫", "som"),
+        ("som", "≈", "genpoly"),
+        ("som", ">", "multi"),
+        ("genpoly", ">", "multi"),
+        ("multi", "≥", "poly"),
+        ("poly", "≈", "dual"),
+    )
+}
 
 app = typer.Typer(help=__doc__)
 Candidates = dict[str, list[str]]  # their ids, best first, by `mention_key`
@@ -134,28 +137,18 @@ def table(name: Data = "scores") -> None:
     found.sort(key=lambda one: (order.index(one["scorer"].partition("-")[0]), one["scorer"]))
     lines = ["| | steps | rate | seeds | recall_at_1 | normalised | training_seconds |"]
     lines.append("| --- |" + " ---: |" * 6)
-    normalised: dict[str, float] = {}
+    normalised: dict[Hashable, list[float]] = {}
     for scorer, group in groupby(found, key=lambda one: one["scorer"]):
         runs = list(group)
         cells = [str(runs[0].get("steps", "–")), f"{runs[0]['rate']:g}" if "rate" in runs[0] else "–", str(len(runs))]
         for key in ("recall_at_1", "normalised", "training_seconds"):
             cells.append(over_seeds(key, [one.get(key) for one in runs]))
         lines.append(f"| {scorer} | {' | '.join(cells)} |")
-        normalised[scorer.partition("-")[0]] = float(np.mean([one["normalised"] for one in runs]))
+        normalised[scorer.partition("-")[0]] = [one["normalised"] for one in runs]
     if found:
         lines += ["", f"{found[0]['n_mentions']:,} mentions; of {found[0]['ceiling']:.3f} the entity is a candidate."]
-    lines += ["", "| normalised, Zhang & Stratos 2021, appendix B | here |", "| --- | --- |"]
-    lines += [f"| {' '.join(claim)} | {verdict(normalised, *claim)} |" for claim in CLAIMS]
+    lines += ["", *table_of_claims("normalised, Zhang & Stratos 2021, appendix B", CLAIMS, normalised)]
     write(metrics_of(name, "x").with_name("table.md"), lines)
-
-
-def verdict(found: dict[str, float], first: str, sign: str, second: str) -> str:
-    """Whether a claim held; "–" where it was not measured."""
-    if not {first, second} <= found.keys():
-        return "–"
-    ahead = found[first] - found[second]
-    held = abs(ahead) <= POINTS[sign] if sign == "≈" else ahead >= POINTS[sign] and (sign == "≥" or ahead > 0)
-    return f"{'held' if held else 'did not'}: {100 * ahead:+.1f} points"
 
 
 def own_settings(scorer: str, steps: int, rate: float, seed: int, name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import groupby, product
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import spacy
 import srsly
 import typer
+from claims import Claim, table_of_claims
 from thinc.api import Config
 
 from spacy_pel import evaluate
@@ -39,9 +40,35 @@ SCORES = ("dual", NCE, "multi-8", "som", "poly-16", "genpoly-16")
 ALL = ",".join(SCORES)
 SHARES = {"random": 0, "mixed": 50, "hard": 100}
 DRAWS = ("sample", "top")
+IID = "iid"  # with replacement
 RATES_FILE = Path("configs/rates.json")
 COLUMNS = ("recall_at_1", "recall_at_64", "unseen_recall_at_1", "training_seconds", "mentions_per_second")
-CELL = ("score", "p", "draw", "steps", "rate", "entities")  # what runs of several seeds have in common
+CELL = ("score", "p", "draw", "steps", "rate", "entities", "data")  # what runs of several seeds have in common
+PUBLISHED = {  # table 1, recall@64 of ZESHEL's validation and test worlds, by score function and per cent that are hard
+    ("dual", 0): (91.08, 81.80),
+    ("dual", 50): (91.75, 84.16),
+    ("dual", 100): (91.99, 84.87),
+    ("poly", 0): (91.05, 81.73),
+    ("poly", 50): (92.18, 84.34),
+    ("poly", 100): (92.08, 84.07),
+    ("multi", 0): (91.13, 82.44),
+    ("multi", 50): (92.76, 84.11),
+    ("multi", 100): (92.35, 84.94),
+    ("som", 0): (92.51, 87.62),
+    ("som", 50): (94.66, 89.62),
+    ("som", 100): (94.49, 88.68),
+}
+KINDS = {p: kind for kind, p in SHARES.items()}
+CLAIMS = {f"{score}: {KINDS[p]} > random": Claim((score, p), ">", (score, 0)) for score, p in PUBLISHED if p} | {
+    f"{KINDS[p]}: {first} {sign} {second}": Claim((first, p), sign, (second, p))
+    for first, sign, second in (
+        ("som", ">", "multi"),
+        ("som", ">", "dual"),
+        ("multi", "≈", "dual"),
+        ("poly", "≈", "dual"),
+    )
+    for p in KINDS
+}
 
 app = typer.Typer(help=__doc__)
 Scores = Annotated[str, typer.Option(help="Score functions, with commas between")]
@@ -148,23 +175,28 @@ def candidates(
 @app.command()
 def table(name: Data = "scores") -> None:
     """Write and print metrics/NAME/table.md: a row for each cell, over its seeds the mean, with the least and the
-    greatest."""
+    greatest, beside what is published of ZESHEL; and whether what the paper found held."""
     order = {score: place for place, score in enumerate(SCORES)}
 
     def place(one: dict[str, Any]) -> tuple:
         return order.get(one["score"], len(order)), *(one[key] for key in CELL)
 
     found: list[Any] = sorted((srsly.read_json(path) for path in (Path("metrics") / name).glob("*-*.json")), key=place)
-    names = {p: kind for kind, p in SHARES.items()}
-    lines = ["| score | negatives | steps | rate | entities | seeds | " + " | ".join(COLUMNS) + " |"]
-    lines.append("| --- | --- |" + " ---: |" * (4 + len(COLUMNS)))
+    lines = ["| score | negatives | steps | rate | entities | seeds | " + " | ".join((*COLUMNS, "ZESHEL")) + " |"]
+    lines.append("| --- | --- |" + " ---: |" * (5 + len(COLUMNS)))
+    measured: dict[Hashable, list[float]] = {}
     for _, group in groupby(found, key=place):
         runs = list(group)
         one = runs[0]
-        negatives = names.get(one["p"], f"{one['p']} % hard") + (f", {one['draw']}" if one["draw"] != DRAWS[0] else "")
+        negatives = KINDS.get(one["p"], f"{one['p']} % hard") + (f", {one['draw']}" if one["draw"] != DRAWS[0] else "")
         cells = [one["score"], negatives, str(one["steps"]), f"{one['rate']:g}", f"{one['entities']:,}", str(len(runs))]
         cells += [over_seeds(key, [run[key] for run in runs]) for key in COLUMNS]
+        what = kind_of(one["score"]), one["p"]
+        if one["draw"] == DRAWS[0]:
+            measured.setdefault(what, [run["recall_at_64"] for run in runs])
+        cells.append(" / ".join(f"{percent:.1f}" for percent in PUBLISHED.get(what, ())) or "–")
         lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *table_of_claims("recall@64, Zhang & Stratos 2021, table 1", CLAIMS, measured)]
     write(Path("metrics") / name / "table.md", lines)
 
 
@@ -172,6 +204,10 @@ def settings_of(score: str, p: int, draw: str, steps: int, rate: float, seed: in
     """What decides what a run finds."""
     kb = KnowledgeBase(kb_of(name))
     rate = rate or kept_rates()[kind_of(score)]
+    if score == NCE:
+        if draw != DRAWS[0]:
+            raise typer.BadParameter(f"--draw {draw}: of {NCE} all draws are independent; leave it out")
+        draw = IID
     own = {"score": score, "p": p, "draw": draw, "steps": steps, "rate": rate, "seed": seed}
     return own | {"entities": len(kb), "data": digest_of(kb, name)}
 
@@ -200,7 +236,6 @@ def config_of(settings: dict[str, Any], name: str) -> Config:
     linker["negatives"] |= {"p": settings["p"], "draw": settings["draw"]}
     if settings["score"] == NCE:
         linker["loss"] = {"@misc": "spacy_pel.NCELoss.v1"}
-        linker["negatives"]["draw"] = "iid"
     config["paths"] |= {split: str(corpus_of(name, split)) for split in ("train", "dev")} | {"kb": str(kb_of(name))}
     config["training"] |= {"seed": settings["seed"], "max_steps": settings["steps"]}
     config["training"]["optimizer"]["learn_rate"]["initial_rate"] = settings["rate"]
@@ -231,7 +266,7 @@ def kept_rates(project: Path = Path()) -> dict[str, float]:
 
 def run_name(settings: dict[str, Any]) -> str:
     """SCORE-P-SEED, or SCORE-P-top-SEED."""
-    draw = "" if settings["draw"] == DRAWS[0] else f"-{settings['draw']}"
+    draw = f"-{settings['draw']}" if settings["draw"] == DRAWS[1] else ""
     return f"{settings['score']}-{settings['p']}{draw}-{settings['seed']}"
 
 
