@@ -875,14 +875,20 @@ def test_the_curve_is_over_seeds(tmp_path, capsys):
     assert (tmp_path / "figures" / "curve.svg").is_file()
 
 
-def test_nil_is_decided_in_two_ways_on_what_is_searched_once(tmp_path, monkeypatch):
-    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+def linker_with_corpora(folder: Path, monkeypatch, **settings):
+    """A linker at FOLDER/linker, corpora with NIL mentions in FOLDER/corpus, and go to FOLDER."""
+    nlp, linker, *_ = make_pipeline(write_encoder(folder / "encoder"), make_kb(folder / "kb"), **settings)
     linker.index(progress=False)
-    nlp.to_disk(tmp_path / "linker")
+    nlp.to_disk(folder / "linker")
     nil = [("Brugada was not seen", {"Brugada": "NIL"})]
     for part in ("dev", "test", "train"):
-        write_docs(tmp_path / "corpus" / f"{part}.spacy", make_docs(nlp, [*SENTENCES, *nil]))
-    monkeypatch.chdir(tmp_path)
+        write_docs(folder / "corpus" / f"{part}.spacy", make_docs(nlp, [*SENTENCES, *nil]))
+    monkeypatch.chdir(folder)
+    return linker
+
+
+def test_nil_is_decided_in_two_ways_on_what_is_searched_once(tmp_path, monkeypatch):
+    linker = linker_with_corpora(tmp_path, monkeypatch)
     searched, find = [], type(linker).find
     monkeypatch.setattr(type(linker), "find", lambda self, spans, k: searched.append(k) or find(self, spans, k))
     script("nil", "okb_nil").decide(Path("linker"), Path("m"))
@@ -895,13 +901,7 @@ def test_nil_is_decided_in_two_ways_on_what_is_searched_once(tmp_path, monkeypat
 
 @pytest.mark.parametrize("vectors", ["entity", "both"])
 def test_nil_is_decided_by_vectors_alone(tmp_path, monkeypatch, vectors):
-    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"), vectors=vectors)
-    linker.index(progress=False)
-    nlp.to_disk(tmp_path / "linker")
-    nil = [("Brugada was not seen", {"Brugada": "NIL"})]
-    for part in ("dev", "test", "train"):
-        write_docs(tmp_path / "corpus" / f"{part}.spacy", make_docs(nlp, [*SENTENCES, *nil]))
-    monkeypatch.chdir(tmp_path)
+    linker = linker_with_corpora(tmp_path, monkeypatch, vectors=vectors)
     searched, find = [], type(linker).find
 
     def counted(self, *arguments):
