@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from thinc.api import Config
 
-DUAL = "DualScore"
+DUAL, FGSM = "DualScore", "spacy_pel.FGSM.v1"
 CROSS_ENTROPY = "spacy_pel.CrossEntropyLoss.v1"
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {  # similarity, loss
     "pb": ("cosine", {"@misc": "spacy_pel.ProxyLoss.v1", "origin": 0.0}),
@@ -52,7 +52,7 @@ def main(
     linker["model"]["similarity"] = similarity
     linker["loss"] = own | ({"alpha": 32.0, "margin": margin} if loss == "pb" else {})
     linker["negatives"] = NEGATIVES[negatives] | {"n": n}
-    linker["adversarial"] = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0} if epsilon else None
+    linker["adversarial"] = {"@misc": FGSM, "epsilon": epsilon, "weight": 1.0, "layer": "sum"} if epsilon else None
     if score != DUAL:
         linker["model"]["score"] = {"@architectures": f"spacy_pel.{score}.v1", **({"m": m} if m else {})}
         linker["model"]["pooling"] = "cls"  # single tokens are scored

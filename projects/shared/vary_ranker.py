@@ -18,7 +18,7 @@ def main(
     """Write CONFIG with these settings. Every other one stays."""
     changed = Config().from_disk(config, interpolate=False)
     ranker: Any = changed["components"]["pel_ranker"]
-    fgsm = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0, "tokens": tokens}
+    fgsm = {"@misc": "spacy_pel.FGSM.v1", "epsilon": epsilon, "weight": 1.0, "layer": "sum", "tokens": tokens}
     ranker["adversarial"] = fgsm if epsilon else None
     output.parent.mkdir(parents=True, exist_ok=True)
     changed.to_disk(output)

@@ -9,7 +9,7 @@ from thinc.api import get_array_module
 from thinc.types import Floats3d
 
 from ..checks import check_choice, check_number
-from ..models.encoder import LAYERS, SUM
+from ..models.encoder import LAYERS, NORMALISED
 
 SECTION = "[adversarial] spacy_pel.FGSM.v1"
 NO_FGSM = "; for no FGSM set adversarial = null"
@@ -31,8 +31,8 @@ class FGSM:
     Attributes:
         epsilon: ε, the size of the step.
         weight: λ.
-        layer: What z is: "sum", of the word, position and segment embeddings; "normalised", that sum behind its
-            LayerNorm and dropout, where it has another size.
+        layer: What z is: "sum", of the word, position and segment embeddings, as in the paper; "normalised", that sum
+            behind its LayerNorm and dropout, where it has about the same size in every encoder, and so has ε.
         tokens: Of a `pel_ranker`, whose rows have mention and entity: "entity", the step is on the entity's part;
             "all", on the whole row. A `pel_linker` has "entity" only.
 
@@ -42,7 +42,7 @@ class FGSM:
 
     epsilon: float = 0.01
     weight: float = 1.0
-    layer: str = SUM
+    layer: str = NORMALISED
     tokens: str = ENTITY
 
     def __post_init__(self) -> None:

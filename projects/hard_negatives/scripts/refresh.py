@@ -29,7 +29,7 @@ from spacy_pel.training.optimizer import AdamW, make_warmup_linear
 MODEL = {"@architectures": "spacy_pel.BiEncoder.v1", "mention_length": 40, "entity_length": 24, "aliases": "first"}
 AS_PUBLISHED = {"layout": "per_mention", "lexical": None, "resolve_abbreviations": False}
 RANDOM, MIXED = ({"@misc": f"spacy_pel.{kind}Negatives.v1", "n": 8} for kind in ("Random", "Mixed"))
-FGSM = {"@misc": "spacy_pel.FGSM.v1", "epsilon": 0.002}
+FGSM = {"@misc": "spacy_pel.FGSM.v1", "epsilon": 0.002, "layer": "sum"}
 FGSM_NORMALISED = FGSM | {"epsilon": 0.01, "layer": "normalised"}
 EARLY = (0, 4, 10, 20, 40, 80, 160, 320, 640)  # each gap about twice the one before
 ROWS: dict[str, dict[str, Any]] = {  # `every`: see RefreshNegatives; the rest: settings of the linker
