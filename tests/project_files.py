@@ -31,7 +31,7 @@ def load_script(path: Path, name: str | None = None) -> ModuleType:
 
 
 def run_project(folder: Path, workflow: str, seconds: int = 1400, **variables: object) -> str:
-    """What `spacy project run` prints. It is run by weasel, which spaCy hands it to: that starts five seconds sooner."""
+    """What `spacy project run` prints, run by weasel, which spaCy hands it to: that starts five seconds sooner."""
     command = [sys.executable, "-m", "weasel", "run", workflow, str(folder)]
     command += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
     run = subprocess.run(command, capture_output=True, text=True, timeout=seconds)

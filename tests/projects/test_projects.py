@@ -444,11 +444,12 @@ def test_score_functions(copied, made_data, tiny_bert):
     for score, p in (("som", 50), ("poly-4", 0)):
         run_project(folder, "scores", score=score, p=p, **variables)
     printed = run_project(folder, "scores-table")
-    rows = [line.split("|")[1:7] for line in printed.splitlines() if line.startswith("|")][2:]
-    assert [[cell.strip() for cell in row] for row in rows] == [
+    table, claims = printed[printed.index("| score |") :].split("\n\n", 1)
+    assert [[cell.strip() for cell in line.split("|")[1:7]] for line in table.splitlines()[2:]] == [
         ["som", "mixed", "3", "0.0001", "59", "1"],
         ["poly-4", "random", "3", "0.0001", "59", "1"],
     ]
+    assert "| som: mixed > random | – |" in claims
     metrics = srsly.read_json(folder / "metrics" / "scores" / "som-50-0.json")
     assert metrics["n_mentions"] == metrics["n_in_kb"] == 12 and metrics["recall_at_64"] > 0.9
     config = Config().from_disk(folder / "training" / "scores" / "poly-4-0-0" / "train.cfg")["components"]["pel_linker"]
@@ -694,7 +695,7 @@ def test_aida(copied, tiny_bert, tmp_path):
         1,
     )
     assert measured["seen_recall_at_1"] is None
-    row = {"name": "multi-2", "vectors": 2, "gpu_id": -1, "max_steps": 2, "n": 3}
+    row = {"name": "multi-2", "score": "MultiVectorScore", "m": 2, "gpu_id": -1, "max_steps": 2, "n": 3}
     for command in ("train", "index", "evaluate"):
         run_project(folder, command, **files, **row)
     assert srsly.read_json(folder / "metrics" / "multi-2.json")["recall_at_64"] == 1
