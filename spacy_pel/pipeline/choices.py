@@ -35,7 +35,8 @@ class Choices:
         candidates, one takes the place of the last. Entities that the KB marks as the same concept as a correct one are
         not wrong."""
         found = self._kept.of(mentions)
-        rows = self._linker.kb.rows({id_ for one in (*found, *mentions) for id_ in one.ids})
+        sought = [*(one.ids for one in found), *(one.ids for one in mentions)]
+        rows = self._linker.kb.rows({id_ for ids in sought for id_ in ids})
         spans = reread([one.span for one in mentions], [one.read for one in found], self._linker.reading)
         entities: dict[str, Entity] = self._linker.kb.get_many(rows)
         choices = []
