@@ -36,8 +36,8 @@ def main(
     epsilon: Annotated[float, typer.Option(help="FGSM's step; 0: no FGSM")] = 0.0,
     layout: Annotated[str, typer.Option(help="shared or per_mention; that of CONFIG by default")] = "",
     rate: Annotated[str, typer.Option(help="The highest learning rate, minilm: that of the loss; else CONFIG's")] = "",
-    score: Annotated[str, typer.Option(help="Of what is spacy_pel.SCORE.v1; without --m that has its own")] = DUAL,
-    m: Annotated[int, typer.Option(min=0, help="Of a score of several vectors: of an entity, or codes")] = 0,
+    score: Annotated[str, typer.Option(help="How pairs are scored, by spacy_pel.SCORE.v1")] = DUAL,
+    m: Annotated[int, typer.Option(min=0, help="That score's m, vectors of an entity or codes; 0: its default")] = 0,
     names: Annotated[bool, typer.Option(help="Whether names and long forms count; the papers have neither")] = False,
 ) -> None:
     """Write CONFIG with these settings. Every other one stays; so does the similarity that goes with a loss."""

@@ -18,7 +18,7 @@ from .bags import Given, as_bags
 
 SCORE = f"{SECTION[:-1]}.score]"
 MOST_VECTORS = 512  # of a row, and codes
-PRODUCTS_AT_ONCE = 1 << 24  # of which memory holds the numbers
+PRODUCTS_AT_ONCE = 1 << 24  # in memory
 MASKED = -1e30  # finite: its softmax is 0, and no gradient of it is nan
 
 Pools = Pooling | FirstTokens | Codes
@@ -61,12 +61,12 @@ class Score(ABC):
 
     @property
     def terms(self) -> int:
-        """Of how many inner products, or means of such, that which a search gives is the sum."""
+        """How many inner products, or means of them, add up to the score that a search gives."""
         return 1
 
     def queries(self, mentions: Vectors) -> Vectors:
-        """What a search asks by the vectors of mentions: these, or others by which scores of several mentions compare,
-        as what is held against a threshold, and what names are weighed against, must."""
+        """The vectors that a search compares with those of entities: those of the mentions, scaled where scores of one
+        mention would not compare with those of another, as a NIL threshold and weights of names need."""
         return mentions
 
     @property
@@ -128,9 +128,8 @@ class ScoreOfProducts(Score):
 
 def sum_of_maxima(products: torch.Tensor, of_mention: torch.Tensor, of_entity: torch.Tensor) -> torch.Tensor:
     """Σ_i max_j of `products`, over what there is. For the arguments see `ScoreOfProducts.of_products`."""
-    largest = (
-        products.masked_fill(~of_entity[:, :, None], MASKED).max(-1).values
-    )  # `amax` would keep all for its gradient
+    there = products.masked_fill(~of_entity[:, :, None], MASKED)
+    largest = there.max(-1).values  # `amax` would keep all of it for the gradient
     return largest.masked_fill(~of_mention, 0).sum(-1)
 
 
