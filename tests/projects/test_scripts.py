@@ -739,6 +739,7 @@ def test_a_run_is_there_with_its_settings_and_data_only(tmp_path, monkeypatch):
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[-1] == "94.7 / 89.6" and sum("| mixed |" in line for line in lines) == 2, "other data are another row"
     assert "| som: mixed > random | held: +30.0 points, one seed |" in lines
+    assert lines.count("| som: mixed > random | – |") == 1, "other data make other claims"
     assert "| som: hard > random | – |" in lines
     assert cells[:7] == ["som", "mixed", "94", "0.0001", str(len(ENTITIES)), "2", "0.600 (0.500–0.700)"]
     assert cells[8] == "–"
