@@ -46,8 +46,8 @@ SETTINGS_OF = {
 
 def fingerprint(model: Model, kind: str = ENTITY) -> str:
     """Return a SHA-256 of all that decides the vector of an entity, or of a name: the weights and configuration of the
-    tower that reads it, the tokenizer and the settings of its rows; of entities also how they are scored, with learnt
-    codes. Equal fingerprints mean equal vectors, up to the precision computed in.
+    tower that reads it, the tokenizer and the settings of its rows; of entities also how they are scored. Equal
+    fingerprints mean equal vectors, up to the precision computed in.
 
     Args:
         model: A bi-encoder with weights.
@@ -67,8 +67,6 @@ def fingerprint(model: Model, kind: str = ENTITY) -> str:
         settings["pooling"] = "cls"
     if kind == ENTITY and (score := score_of(model).setting) is not None:
         settings["score"] = score
-        if isinstance(codes := tower_module(model.get_ref("mention_tower")).pooling, Codes):
-            weights = weights | codes.state_dict()
     if kind != ENTITY:
         settings["kind"] = kind
         settings |= {} if builder.settings.mentions == "windows" else {"mentions": builder.settings.mentions}

@@ -13,7 +13,7 @@ def default_weights(linker: Any) -> NameWeights | None:
     kb = linker.kb
     if kb is None or "names" not in kb.meta:
         return None
-    if linker.objective.loss.similarity == "cosine":
+    if linker.model.attrs["settings"]["similarity"] == "cosine":
         return DEFAULT
     fingerprint = next(iter(linker.fingerprints.values()))
     if fingerprint not in kb.indexes:

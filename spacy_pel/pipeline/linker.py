@@ -86,7 +86,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         self.kb: KnowledgeBase | None = None
         self.objective = objective
         self.settings = settings or LinkSettings()
-        self.settings.check_threshold(objective.loss.similarity)
+        self.settings.check_threshold(_similarity(model))
         self.tuned = Tuned()
         self.session: TrainingSession | None = None
         self.scorer = scorer
@@ -103,7 +103,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             warn_of_tuning(self)
 
     def _check_change(self, field: str, settings: LinkSettings) -> None:
-        settings.check_threshold(self.objective.loss.similarity)
+        settings.check_threshold(_similarity(self.model))
         if field == "vectors" and settings.vectors != ENTITY:
             from ..models.bi_encoder import check_reads_names, has_encoder
 
@@ -382,7 +382,12 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         check_gold_ids(mentions, self.require_kb())
 
     def set_model(self, model: Model) -> None:
-        """Link with this bi-encoder from now on."""
+        """Link with this bi-encoder from now on.
+
+        Raises:
+            PelError: The NIL threshold of the settings can be no score of it.
+        """
+        self.settings.check_threshold(_similarity(model))
         self.model = model
         self.session, self._fingerprints = None, {}
 
@@ -463,3 +468,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     def __setstate__(self, in_training: bool) -> None:
         if in_training:
             self.begin_training()
+
+
+def _similarity(model: Model) -> str:
+    """ "cosine" or "dot": what the scores of a bi-encoder are."""
+    return model.attrs["settings"]["similarity"]

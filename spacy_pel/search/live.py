@@ -166,7 +166,7 @@ class LiveIndex:
 
     def scores(self, queries: Vectors, places: EntityPlaces) -> np.ndarray:
         """The scores (m, n) of m `queries` with the entities at `places` (n,), as these are encoded now."""
-        return all_similarities(self._model, queries, encode_entity_rows(self._model, self.token_rows.take(places)))
+        return all_similarities(self._model, queries, self.vectors(places))
 
     def vectors(self, places: EntityPlaces) -> Vectors:
         """The vectors of the entities at `places` (n,) under the weights of now: those of the latest refresh, where

@@ -19,6 +19,7 @@ from ..models.scoring.score import PRODUCTS_AT_ONCE, Score
 EXACT_UP_TO = 20_000  # entities that are all scored
 CANDIDATES = 16  # times k entities, about, that are scored of more
 VECTORS_AT_ONCE = 8_192  # of entities
+FOUND_AT_ONCE = 1 << 20  # vectors, by single vectors of mentions
 
 
 class ScoredIndex:
@@ -89,16 +90,27 @@ class ScoredIndex:
         self, queries: Vectors, k: int, within: EntityRows | None, options: dict[str, Any]
     ) -> tuple[np.ndarray, EntityRows]:
         """The `k` best of those that own a vector near to one of the query's, for each query."""
-        counts = counts_of(queries)
-        depth = ceil(CANDIDATES * k / max(float(counts.mean()), 1.0)) if len(counts) else 1
-        near = np.split(self._index.search(flat(queries), depth, within, **options)[1], np.cumsum(counts)[:-1])
         scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        for i, own in enumerate(near):
-            rows = EntityRows(np.unique(own[own >= 0]))
+        for i, rows in enumerate(self._candidates(queries, k, within, options)):
             own_scores, there = self._scores(_one(queries, i), rows)
             numbers = EntityRows(np.where(there, rows, -1))
             (scores[i],), (found[i],) = best(own_scores[None], EntityRows(numbers[None]), k)
         return scores, EntityRows(found)
+
+    def _candidates(
+        self, queries: Vectors, k: int, within: EntityRows | None, options: dict[str, Any]
+    ) -> Iterator[EntityRows]:
+        """Those that own a vector near to one of the query's, for each query; of few queries at once, however many
+        there are."""
+        counts = counts_of(queries)
+        depth = ceil(CANDIDATES * k / max(float(counts.mean()), 1.0)) if len(counts) else 1
+        most = int(counts.max(initial=1)) * depth * ceil(self._index.n_vectors / len(self._index.entities()))
+        size = max(FOUND_AT_ONCE // most, 1)
+        for start in range(0, len(queries), size):
+            own = np.arange(start, min(start + size, len(queries)))
+            near = self._index.search(flat(queries[own]), depth, within, **options)[1]
+            for rows in np.split(near, np.cumsum(counts[own])[:-1]):
+                yield EntityRows(np.unique(rows[rows >= 0]))
 
     def _scores(self, query: Vectors, rows: EntityRows) -> tuple[np.ndarray, np.ndarray]:
         """The scores (n,) of one query with `rows` (n,), and which of these (n,) have vectors; of others 0."""

@@ -33,10 +33,19 @@ class DrawnNegatives(NamedTuple):
     Attributes:
         places: (m, n) int64, entities as places in the list that is trained with; `NONE` where a small KB has no more.
         log_q: (m, n) float64, the log-probability with which each was drawn, where the draws are independent.
+        n_hard: (m,), how many of each mention are hard: the first.
     """
 
     places: np.ndarray
     log_q: np.ndarray | None = None
+    n_hard: np.ndarray | None = None
+
+    def hard(self) -> np.ndarray:
+        """(m, h), those that are hard; `NONE` where a mention has fewer of them than another."""
+        if self.n_hard is None:
+            return self.places[:, :0]
+        columns = np.arange(self.n_hard.max(initial=0))
+        return np.where(columns < self.n_hard[:, None], self.places[:, columns], NONE)
 
 
 class NegativeSampler(ABC):
@@ -133,14 +142,17 @@ class NegativeSampler(ABC):
         hard = best_wrong(index, queries, correct, self.depth) if index is not None and self.n_hard else None
         places = np.full((len(correct), self.n), NONE, dtype="int64")
         log_q = np.zeros(places.shape) if self.draw == "iid" else None
+        n_hard = np.zeros(len(correct), dtype="int64")
         for i, own in enumerate(correct):
             found = None if hard is None else hard[i]
+            n_found = 0 if found is None else len(found[1])
+            n_hard[i] = self.n_hard if n_found and log_q is not None else min(self.n_hard, n_found)
             if log_q is None:
                 drawn = self._different(rng, own, n_entities, found, logit_scale)
                 places[i, : len(drawn)] = drawn
             elif with_q := independent(rng, n_entities, own, self.n, found, self.n_hard, logit_scale):
                 places[i], log_q[i] = with_q
-        return DrawnNegatives(places, log_q)
+        return DrawnNegatives(places, log_q, n_hard)
 
     def _different(
         self, rng: np.random.Generator, own: Sequence[int], n_entities: int, found: Scored | None, logit_scale: float

@@ -48,7 +48,7 @@ class LatestDraw(NamedTuple):
     Attributes:
         queries: The vectors of the mentions, as they were encoded for the draw.
         not_wrong: For each the numbers of the entities in `part` that are no negatives of it.
-        hard: (m, h), the numbers of its hard negatives; -1 where the KB has no more.
+        hard: (m, h), the numbers of its hard negatives; -1 where it has fewer than another.
         part: The entities that they were drawn from.
         age: The updates between the latest refresh and the draw.
     """
@@ -121,18 +121,18 @@ class TrainingSession:
             return self.accumulate(mentions, allowed_for)
 
     def accumulate(self, mentions: Sequence[GoldMention], allowed_for: AllowedFor = lambda label: None) -> float:
-        """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for, or none that
-        it had when the session began, and empty ones, give no loss. Neither a mention's correct entities nor those of
-        the same concepts are its negatives, nor are entities that its label does not allow: mentions of labels that
-        allow different ones are trained apart, each part against candidates of its own. If anything is raised, all that
-        was accumulated since the latest update is dropped.
+        """Add the gradients of a batch of mentions to the model's. Mentions that the KB has no entity for which their
+        label allows, or none that it had when the session began, and empty ones, give no loss. Neither a mention's
+        correct entities nor those of the same concepts are its negatives, nor are entities that its label does not
+        allow: mentions of labels that allow different ones are trained apart, each part against candidates of its own.
+        If anything is raised, all that was accumulated since the latest update is dropped.
 
         Args:
             mentions: With their correct ids.
             allowed_for: From a label to what entities must have; None: any will do.
 
         Returns:
-            The mean loss of the mentions that have an entity; 0.0 if there are none.
+            The mean loss of the mentions that have such an entity; 0.0 if there are none.
         """
         if not self.objective.freeze_entities:
             self.live.drop_spare()  # no more scores and no refresh before the next update
@@ -152,7 +152,8 @@ class TrainingSession:
         """Add the gradients of `mentions` against the entities that are `allowed` (None: all), and return the sum of
         their losses."""
         places = self.live.places_by_id({id_ for mention in mentions for id_ in mention.ids})
-        correct = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
+        part = self.live.part(allowed)
+        correct = part.within([[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions])
         rows = row_builder(self.model).mentions([mention.span for mention in mentions])
         used = [i for i in rows.lengths.nonzero()[0].tolist() if correct[i]]
         if not used:
@@ -162,7 +163,6 @@ class TrainingSession:
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(rows.take(used))
         objective = self.objective
-        part = self.live.part(allowed)
         negatives = self._draw(not_wrong, in_numpy(vectors), part)
         gold = EntityPlaces(np.array([self._rng.choice(own) for own in correct]))
         distillation, taught = objective.distillation, self._taught([mentions[i].span for i in used])
@@ -226,7 +226,7 @@ class TrainingSession:
         index = Rescored(part, sampler.rescored, part.scores) if sampler.rescored else part
         drawn = sampler.sample(self._rng, not_wrong, len(part), queries, index, self.objective.loss.logit_scale)
         if sampler.n_hard:
-            self.latest_draw = LatestDraw(queries, not_wrong, drawn.places[:, : sampler.n_hard], part, self.live.age)
+            self.latest_draw = LatestDraw(queries, not_wrong, drawn.hard(), part, self.live.age)
         return drawn._replace(places=part.places_of(drawn.places))
 
     def _taught(self, spans: Sequence[Span]) -> list[Taught]:

@@ -25,6 +25,7 @@ SCORES = {
 }
 MODEL = {"similarity": "dot", "pooling": "cls"}
 DOT = {"loss": {"@misc": "spacy_pel.CrossEntropyLoss.v1"}, "adversarial": None, "lexical": None}
+FP32 = {"@architectures": "spacy_pel.BiEncoder.v1", "precision": "fp32"}
 NEW = Entity("D999999", "Propranolol", ("Inderal",), ("Chemical",), "A beta blocker.")
 
 
@@ -92,8 +93,7 @@ def test_it_overfits_saves_loads_and_says_the_same(score, tmp_path):
     explained = there.explain(make_docs(again)[0].ents[0])
     assert explained.candidates[0].id == explained.kb_id == span.kb_id_
     copied = spacy.blank("en")
-    model = {"@architectures": "spacy_pel.BiEncoder.v1", "precision": "fp32"}
-    copied.add_pipe("pel_linker", config={"model": model, "lexical": None}).from_bytes(there.to_bytes())
+    copied.add_pipe("pel_linker", config={"model": FP32, "lexical": None}).from_bytes(there.to_bytes())
     assert [links(doc) for doc in map(copied.get_pipe("pel_linker"), make_docs(copied))] == here
 
 
@@ -142,6 +142,8 @@ def test_of_many_entities_the_candidates_of_single_vectors_are_scored(score, tmp
     monkeypatch.setattr(scored_index, "EXACT_UP_TO", 4)
     monkeypatch.setattr(ScoredIndex, "_among_all", lambda *_: pytest.fail("all are scored"))
     assert linker.rank(spans, 3) == exact  # so few are all candidates
+    monkeypatch.setattr(scored_index, "FOUND_AT_ONCE", 1)
+    assert linker.rank(spans, 3) == exact, "one query at once"
     monkeypatch.setattr(scored_index, "CANDIDATES", 1)
     linker.max_candidates = 1
     linker.top_k = 1
@@ -194,6 +196,21 @@ def test_names_count_beside_every_score(score, tmp_path):
     assert linker.tuned.name_weights is not None
 
 
+@pytest.mark.parametrize("score", ["dual", "sum"])
+def test_a_linker_read_into_a_new_component_weighs_names_as_it_did(score, tmp_path):
+    nlp, linker, _, _ = build(tmp_path, score, lexical="tuned")
+    linker.index(progress=False)
+    linker.to_disk(tmp_path / "linker")
+    again = spacy.blank("en").add_pipe("pel_linker", config={"model": FP32}).from_disk(tmp_path / "linker")
+    assert again.name_weights == linker.name_weights
+    span = make_docs(nlp)[0].ents[0]
+    assert again.rank([span], 3) == linker.rank([span], 3)
+    again.nil_threshold = 20.0  # no cosine
+    cosine, *_ = make_pipeline(tmp_path / "encoder", make_kb(tmp_path / "other"))
+    with pytest.raises(PelError, match="a cosine lies between -1 and 1"):
+        again.set_model(cosine.get_pipe("pel_linker").model)
+
+
 @pytest.mark.parametrize("layout", ["shared", "per_mention"])
 @pytest.mark.parametrize("score", SCORES)
 def test_fgsm_raises_the_loss_of_every_score(score, layout, tmp_path):
@@ -206,10 +223,12 @@ def test_fgsm_raises_the_loss_of_every_score(score, layout, tmp_path):
 
 
 @pytest.mark.parametrize("score", ["poly", "general"])
-def test_codes_are_learnt_saved_and_part_of_the_fingerprint(score, tmp_path):
-    nlp, linker, examples, optimizer = build(tmp_path, score)
+def test_codes_are_learnt_saved_and_part_of_the_mentions_fingerprint(score, tmp_path):
+    nlp, linker, examples, optimizer = build(tmp_path, score, freeze_entities=True)
+    linker.index(progress=False)
     codes = linker.model.get_ref("mention_tower").layers[0].shims[0]._model.pooling.codes
-    before, fingerprint = codes.detach().clone(), linker.fingerprint
+    before, fingerprints = codes.detach().clone(), {linker.mention_fingerprint}
+    of_entities = linker.fingerprint
     assert before.shape == (4, 32) and 0.01 < before.std() < 0.03
     train(nlp, examples, optimizer, 2)
     assert (codes != before).all()
@@ -217,10 +236,11 @@ def test_codes_are_learnt_saved_and_part_of_the_fingerprint(score, tmp_path):
     again = spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
     learnt = again.model.get_ref("mention_tower").layers[0].shims[0]._model.pooling.codes
     np.testing.assert_array_equal(learnt.detach().numpy(), codes.detach().numpy())
-    trained = again.fingerprint
+    fingerprints.add(again.mention_fingerprint)
     learnt.data[0, 0] += 1
     again.set_model(again.model)
-    assert len({fingerprint, trained, again.fingerprint}) == 3
+    assert len({*fingerprints, again.mention_fingerprint}) == 3
+    assert again.fingerprint == of_entities and again.rank([make_docs(nlp)[0].ents[0]], 1), "as the KB was indexed"
 
 
 def test_hard_negatives_are_those_of_the_score(indexed):

@@ -450,7 +450,7 @@ def test_score_functions(copied, made_data, tiny_bert):
         ["poly-4", "random", "3", "0.0001", "59", "1"],
     ]
     assert "| som: mixed > random | – |" in claims
-    metrics = srsly.read_json(folder / "metrics" / "scores" / "som-50-0.json")
+    metrics = srsly.read_json(folder / "metrics" / "scores" / "som-50-3-0.0001-0.json")
     assert metrics["n_mentions"] == metrics["n_in_kb"] == 12 and metrics["recall_at_64"] > 0.9
     config = Config().from_disk(folder / "training" / "scores" / "poly-4-0-0" / "train.cfg")["components"]["pel_linker"]
     assert config["model"]["score"] == {"@architectures": "spacy_pel.PolyEncoder.v1", "m": 4}

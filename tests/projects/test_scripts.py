@@ -721,18 +721,19 @@ def test_a_run_is_there_with_its_settings_and_data_only(tmp_path, monkeypatch):
     scores = in_scores_project(tmp_path, monkeypatch)
     own = scores.settings_of("som", 50, "sample", 94, 0.0, 0, "scores")
     assert own["rate"] == 1e-4 and own["entities"] == len(ENTITIES) and scores.run_name(own) == "som-50-0"
-    metrics = Path("metrics/scores/som-50-0.json")
+    metrics = Path("metrics/scores") / scores.run_file(own)
+    assert scores.run_file(own | {"rate": 2e-4}) == "som-50-94-0.0002-0.json"
     assert not scores.is_there(metrics, own)
     for seed, recall in ((0, 0.5), (1, 0.7)):
         values = {**dict.fromkeys(scores.COLUMNS, recall), "unseen_recall_at_1": None, **own, "seed": seed}
         metrics.parent.mkdir(parents=True, exist_ok=True)
-        srsly.write_json(metrics.with_stem(f"som-50-{seed}"), values)
+        srsly.write_json(metrics.with_stem(f"som-50-94-0.0001-{seed}"), values)
     assert scores.is_there(metrics, own)
     for change in ({"steps": 95}, {"rate": 2e-4}, {"draw": "top"}, {"p": 25}):
         given = {"score": "som", "p": 50, "draw": "sample", "steps": 94, "rate": 0.0, "seed": 0, "name": "scores"}
         assert not scores.is_there(metrics, scores.settings_of(**given | change))
-    srsly.write_json(metrics.with_stem("som-0-0"), values | {"p": 0, "seed": 0, "recall_at_64": 0.3})
-    srsly.write_json(metrics.with_stem("som-50-2"), values | {"seed": 2, "data": "others"})
+    srsly.write_json(metrics.with_stem("som-0-94-0.0001-0"), values | {"p": 0, "seed": 0, "recall_at_64": 0.3})
+    srsly.write_json(metrics.with_stem("som-50-94-0.0001-2"), values | {"seed": 2, "data": "others"})
     scores.table()
     lines = (tmp_path / "metrics" / "scores" / "table.md").read_text().splitlines()
     row = next(line for line in lines if "| mixed |" in line and "| 2 |" in line)

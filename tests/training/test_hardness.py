@@ -87,6 +87,28 @@ def test_rescored_negatives_stay_hard_where_old_ones_do_not(make):
     assert found[0].hard_in_best < 1 and found[0].hard_mean_rank > 2.5
 
 
+def test_what_fills_up_is_not_hard(make):
+    hard = {"@misc": "spacy_pel.MixedNegatives.v1", "n": 8, "p": 50}
+    _, linker, examples, _ = make(negatives=hard, layout="per_mention")
+    linker.refresh_negatives(2)
+    linker.update(examples)
+    found = linker.session.latest_draw.hard
+    assert found.shape[1] == 2 and (found != -1).any(axis=1).all() and (found == -1).any()
+
+
+def test_rescored_vectors_that_are_known_are_not_encoded_again(make, monkeypatch):
+    sampler = {"@misc": "spacy_pel.HardNegatives.v1", "n": 2, "rescored": 6}
+    nlp, linker, examples, optimizer = make(adversarial=None, freeze_entities=True, negatives=sampler)
+    encoded = []
+    original = encode_entity_rows
+    monkeypatch.setattr(
+        "spacy_pel.search.live.encode_entity_rows",
+        lambda model, rows: encoded.append(len(rows)) or original(model, rows),
+    )
+    train(nlp, examples, optimizer, 3)
+    assert encoded == [len(linker.kb)]
+
+
 def test_hard_negatives_of_a_label_are_ranked_among_what_it_allows(make):
     _, linker, examples, _ = make(types_by_label={"X": ["Disease"]})
     linker.update(examples)

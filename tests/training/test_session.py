@@ -382,6 +382,24 @@ def test_negatives_are_of_the_types_that_the_label_allows(tmp_path, layout, samp
     assert sum(len(gold) for _, gold, *_ in batches) == sum(len(e.reference.ents) for e in examples)
 
 
+@pytest.mark.parametrize("settings", [{"layout": "shared"}, {"layout": "per_mention", "in_batch": True}], ids=str)
+def test_entities_that_a_label_does_not_allow_are_neither_learnt_nor_negatives(tmp_path, settings):
+    negatives = {"@misc": "spacy_pel.RandomNegatives.v1", "n": 2, "in_batch": settings.get("in_batch")}
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb"),
+        negatives=negatives,
+        layout=settings["layout"],
+        types_by_label={"X": ["Disease"]},
+    )
+    linker.update(examples)
+    batch = linker.session.latest_batch
+    golds = [span.kb_id_ for eg in examples for span in eg.reference.spans[GOLD_GROUP]]
+    allowed = sum(linker.kb[id_].types == ("Disease",) for id_ in golds)
+    assert 0 < allowed < len(golds) and len(batch.gold) == allowed
+    assert {ENTITIES[place].types for place in batch.entity_places.tolist()} == {("Disease",)}
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -35,6 +35,7 @@ from thinc.api import Config
 from spacy_pel.cli.table import over_seeds
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.ranking import find_mentions
+from spacy_pel.files.atomic import write_atomically
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.entity import Entity
 from spacy_pel.mentions.gold import GoldMention, gold_of
@@ -44,7 +45,7 @@ from spacy_pel.training.distillation import mention_key
 
 JOINT = "joint"
 SCORERS = (*(score for score in SCORES if score != NCE), JOINT)
-JOINT_RATE, JOINT_BATCH = 1e-4, 8  # mentions; the others have 32
+JOINT_CONFIG, JOINT_RATE = Path("configs/ranker.cfg"), 1e-4
 AT_ONCE = 64  # mentions whose pairs are scored at once
 CLAIMS = {
     " ".join(claim): Claim(*claim)
@@ -79,7 +80,7 @@ def data(
             {"mention": mention_key(one.span), "text": one.span.text, "ids": own.ids, "scores": own.scores.tolist()}
             for one, own in zip(mentions, (one.found for one in found), strict=True)
         ]
-        srsly.write_jsonl(candidates_of(name, split), lines)
+        write_atomically(candidates_of(name, split), "".join(f"{srsly.json_dumps(one)}\n" for one in lines).encode())
     write_metrics(name, "retriever", measures(mentions, [line["ids"] for line in lines]) | {"scorer": "retriever"})
 
 
@@ -155,9 +156,11 @@ def own_settings(scorer: str, steps: int, rate: float, seed: int, name: str) -> 
     """What decides what a run finds."""
     joint = scorer == JOINT
     shared = settings_of("dual" if joint else scorer, 0, "top", steps, rate, seed, name)
-    if joint:
-        shared |= {"rate": rate or JOINT_RATE, "steps": 32 // JOINT_BATCH * steps}
     files = [candidates_of(name, split) for split in ("train", "dev")]
+    if joint:
+        batch = Config().from_disk(JOINT_CONFIG, interpolate=False)["training"]["batcher"]["size"]
+        shared |= {"rate": rate or JOINT_RATE, "steps": 32 // batch * steps}
+        files.append(JOINT_CONFIG)
     kept = {key: shared[key] for key in ("steps", "rate", "seed", "entities", "data")}
     return {"scorer": scorer, **kept, "candidates": " ".join(sha256(path)[:16] for path in files)}
 
@@ -176,7 +179,7 @@ def scorer_config(settings: dict[str, Any], name: str) -> Config:
 
 def joint_config(settings: dict[str, Any], retriever: Path, name: str) -> Config:
     """The config of the joint encoder, which lets the retriever find the same candidates."""
-    config = Config().from_disk("configs/ranker.cfg", interpolate=False)
+    config = Config().from_disk(JOINT_CONFIG, interpolate=False)
     config["paths"] |= {split: str(corpus_of(name, split)) for split in ("train", "dev")} | {"linker": str(retriever)}
     config["components"]["pel_ranker"]["top_n"] = max(map(len, kept_candidates(name, "train").values()))
     config["training"] |= {"seed": settings["seed"], "max_steps": settings["steps"]}

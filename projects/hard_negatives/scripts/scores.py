@@ -116,7 +116,7 @@ def run(
     gpu_id: GPU = -1,
     keep: Annotated[bool, typer.Option(help="Keep training/NAME/RUN/linker, for `candidates`")] = False,
 ) -> None:
-    """Train, index, evaluate: metrics/NAME/SCORE-P-SEED.json."""
+    """Train, index, evaluate: metrics/NAME/SCORE-P-STEPS-RATE-SEED.json."""
     settings = settings_of(score, p, draw, steps, rate, seed, name)
     folder, metrics = Path("training") / name / run_name(settings), Path("metrics") / name / run_file(settings)
     seconds = train(folder, config_of(settings, name), gpu_id)
@@ -272,12 +272,17 @@ def kept_rates(project: Path = Path()) -> dict[str, float]:
 
 def run_name(settings: dict[str, Any]) -> str:
     """SCORE-P-SEED, or SCORE-P-top-SEED."""
-    draw = f"-{settings['draw']}" if settings["draw"] == DRAWS[1] else ""
-    return f"{settings['score']}-{settings['p']}{draw}-{settings['seed']}"
+    return f"{cell_name(settings)}-{settings['seed']}"
 
 
 def run_file(settings: dict[str, Any]) -> str:
-    return f"{run_name(settings)}.json"
+    """That with the steps and the rate: what was measured with others stays beside it."""
+    return f"{cell_name(settings)}-{settings['steps']}-{settings['rate']:g}-{settings['seed']}.json"
+
+
+def cell_name(settings: dict[str, Any]) -> str:
+    draw = f"-{settings['draw']}" if settings["draw"] == DRAWS[1] else ""
+    return f"{settings['score']}-{settings['p']}{draw}"
 
 
 def corpus_of(name: str, split: str) -> Path:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ..numbering import EntityRows, VectorNumbers
+from ..stretches import stretches
 from .best import first_of_each
 
 
@@ -50,9 +51,7 @@ class Owners:
     def of(self, rows: EntityRows) -> np.ndarray:
         """The pairs (m,) of the entities at `rows`, which ascend. The pairs do too."""
         starts = np.searchsorted(self.rows, rows)
-        counts = np.searchsorted(self.rows, rows, side="right") - starts
-        before = np.cumsum(counts) - counts
-        return np.repeat(starts - before, counts) + np.arange(counts.sum())
+        return stretches(starts, np.searchsorted(self.rows, rows, side="right") - starts)
 
     def vectors(self, pairs: np.ndarray) -> VectorNumbers:
         """The numbers of the vectors of `pairs`, of the same shape."""

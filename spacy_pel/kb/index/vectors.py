@@ -266,7 +266,7 @@ class FaissIndex(VectorIndex):
     def _search_within(
         self, queries: np.ndarray, k: int, within: VectorNumbers, n_probe: int | None
     ) -> tuple[np.ndarray, VectorNumbers]:
-        if len(within) <= BLOCK:
+        if len(within) <= BLOCK or not _takes_selector(self._index):
             return super()._search_within(queries, k, within, n_probe)
         wanted = np.zeros(len(self), dtype=bool)
         wanted[within] = True
@@ -398,6 +398,13 @@ def _inverted_file(index: faiss.Index) -> faiss.IndexIVF | None:
         return index
     inner = getattr(index, "base_index", None) or getattr(index, "index", None)
     return _inverted_file(inner) if inner is not None else None
+
+
+def _takes_selector(index: faiss.Index) -> bool:
+    """Whether faiss searches `index` among some of its vectors only."""
+    index = faiss.downcast_index(index)
+    inner = getattr(index, "base_index", None) or getattr(index, "index", None)
+    return _takes_selector(inner) if inner is not None else not isinstance(index, faiss.IndexPQ | faiss.IndexPQFastScan)
 
 
 def _parameters(index: faiss.Index, n_probe: int | None, selector: faiss.IDSelector | None) -> Any:

@@ -108,6 +108,8 @@ COMPRESSED = [
     "IVF1,PQ8x4fs,Refine(SQfp16)",
     "IVF16,Flat",
     "SQ8",
+    "PQ8",
+    "PQ8x4fs,Refine(SQ8)",
     "HNSW8",
     "OPQ8,IVF16,PQ8",
 ]
