@@ -6,6 +6,8 @@ Three comments in a page are replaced:
     <!-- default config -->                     the `[components.pel_linker]` that spaCy writes for a new linker
     <!-- commands -->                           every command with its arguments and options
 
+The line that says where to read a page of the API is left out.
+
 Links to files outside `docs/` work on GitHub as they stand. On the site a figure of a project is copied beside the
 pages, and another link leads to the repository, or, where `repo_url` is not set, becomes plain text.
 """
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+READ_HERE = "*Filled in from the code: read this page by `mkdocs serve` (extra `docs`).*\n\n"
 FIGURES = "projects/*/figures/*.svg"
 REGISTERED = re.compile(r"^<!-- registered (\S+) -->$", re.MULTILINE)
 LINK_OUT = re.compile(r"\[([^\]]*)\]\((\.\./[^)\s]*)\)")
@@ -50,7 +53,7 @@ def expand(markdown: str) -> str:
     Raises:
         KeyError: If a page names a function that `setup.cfg` does not register.
     """
-    markdown = REGISTERED.sub(lambda found: registered(found[1]), markdown)
+    markdown = REGISTERED.sub(lambda found: registered(found[1]), markdown.replace(READ_HERE, ""))
     if "<!-- default config -->" in markdown:
         markdown = markdown.replace("<!-- default config -->", f"```ini\n{default_config()}\n```")
     if "<!-- commands -->" in markdown:

@@ -139,6 +139,12 @@ def test_the_api_pages_name_every_registered_function_once():
     assert sorted(named) == sorted(hooks.entry_points())
 
 
+def test_the_api_pages_say_where_they_are_read_but_there():
+    for page in API:
+        text = page.read_text(encoding="utf-8")
+        assert text.count(hooks.READ_HERE) == 1 and hooks.READ_HERE not in hooks.expand(text), page
+
+
 def test_what_the_api_pages_name_is_there_and_documented():
     text = "\n".join(hooks.expand(page.read_text(encoding="utf-8")) for page in API)
     paths = re.findall(r"^::: (\S+)$", text, re.MULTILINE)

@@ -69,9 +69,9 @@ def link(
     kb_id, is_nil, kb_ents}, and kb_prob where tune-nil has been; offsets are in characters, kb_ents are [id, score],
     best first. With --codes there is {vocabulary: [code, …]} too.
 
-    Where a line of INPUT has "ents" already, objects with start, end and label, they are what is linked and nothing
-    else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is linked, and
-    so does SIGTERM, but for a file with several processes.
+    Where a line of INPUT has "ents" already, objects with start, end and perhaps a label, they are what is linked and
+    nothing else is; each is widened to whole tokens. A broken line is reported and left out. Ctrl-C keeps what is
+    linked, and so does SIGTERM, but for a file with several processes.
 
     In a .spacy file are the Docs with their user data, and nothing else that lines of INPUT have. It is held in memory
     until the end; JSONL is not. As INPUT, its Docs keep the entities they have.
