@@ -155,16 +155,19 @@ def candidates(
     linker: Annotated[Path, typer.Argument(help="A linker that `run --keep` left")],
     output: Annotated[Path, typer.Argument(help="JSON file")],
     per_k: Annotated[str, typer.Option(help="Candidates, in multiples of the entities that are searched")] = "1,4,16",
+    limit: Annotated[int, typer.Option(help="Documents; 0: all")] = 0,
     name: Data = "scores",
 ) -> None:
     """Recall when only the candidates of single vectors are scored, as beyond 20,000 entities, beside that of all."""
     nlp = spacy.load(linker)
-    docs = list(read_docs(corpus_of(name, "dev"), nlp.vocab))
-    lines = ["| scored | recall_at_1 | recall_at_64 | mentions a second |", "| --- | ---: | ---: | ---: |"]
+    docs = list(read_docs(corpus_of(name, "dev"), nlp.vocab))[: limit or None]
+    kb: KnowledgeBase = nlp.get_pipe("pel_linker").kb  # type: ignore[attr-defined]
+    lines = [f"Of {len(kb):,} entities:", "", "| scored | recall_at_1 | recall_at_64 | mentions a second |"]
+    lines.append("| --- | ---: | ---: | ---: |")
     found: dict[str, Any] = {}
     for times in (0, *map(int, per_k.split(","))):
-        if times:
-            scored_index.EXACT_UP_TO, scored_index.CANDIDATES = 0, times
+        scored_index.EXACT_UP_TO = 0 if times else len(kb)
+        scored_index.CANDIDATES = times or scored_index.CANDIDATES
         what = f"candidates of single vectors, about {times} · k" if times else "all entities"
         metrics = evaluate(nlp, docs)
         found[what] = [metrics[key] for key in ("recall_at_1", "recall_at_64", "mentions_per_second")]
