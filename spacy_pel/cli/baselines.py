@@ -39,12 +39,13 @@ def baselines(
     """
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.baselines import evaluate_baselines, require_sklearn
-    from ..files.atomic import write_json
+    from ..files.atomic import check_writable, write_json
     from ..kb.knowledge_base import KnowledgeBase
 
     require_sklearn()
     nlp = blank(lang)
     docs, learnt, tuning = (list(read_gold(path, nlp)) if path else [] for path in (corpus, train, tune))
+    check_writable(metrics / "baseline-tfidf.json")
     measured = evaluate_baselines(KnowledgeBase(kb), docs, train=learnt, tune=tuning, progress=True, k=top_k)
     rows = []
     try:

@@ -31,6 +31,8 @@ def card(
     from ..files.atomic import write_atomically
     from ..reports.model_card import model_card, with_card
 
+    if metrics and not metrics.is_file():
+        raise PelError(f"{metrics} is not there: name the file of `spacy pel evaluate --output`")
     try:
         measured: Any = srsly.read_json(metrics) if metrics else None
     except ValueError as error:

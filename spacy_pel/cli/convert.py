@@ -56,12 +56,14 @@ def convert(
 
     from tqdm import tqdm
 
-    from ..corpora.docbin import write_docs
+    from ..corpora.docbin import check_docbin, write_docs
     from ..corpora.gold_corpus import format_of, read_gold
     from ..corpora.pubtator import PubTatorReader
     from ..mentions.gold import gold_mentions
 
     _check_apart({"SOURCE": source, "OUT": out, "--held-out": held_out})
+    for path in filter(None, (out, held_out)):
+        check_docbin(path)
     nlp = blank(lang)
     format = format or format_of(source)
     if format is None:
@@ -94,11 +96,14 @@ def convert(
 
 
 def _check_apart(named: dict[str, Path | None]) -> None:
-    """Raise `PelError` where two of the paths, by what names them, are one file, which would be replaced."""
+    """Raise `PelError` where two of the paths, by what names them, are one file, which would be replaced, or one is in
+    the other, and would be read as a part of it."""
     given = [(name, path) for name, path in named.items() if path is not None]
     for (one, path), (other, same) in combinations(given, 2):
         if path.resolve() == same.resolve():
             raise PelError(f"{path} is both {one} and {other}, and would be replaced: name another file for {other}")
+        if path.resolve() in same.resolve().parents:
+            raise PelError(f"{same} ({other}) is in {path} ({one}), and would be read with it: name another folder")
 
 
 def _named() -> str:

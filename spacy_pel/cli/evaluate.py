@@ -64,11 +64,13 @@ def evaluate(
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.end_to_end import end_to_end
     from ..evaluation.evaluate import measure, read_upstream, with_ranker
-    from ..files.atomic import write_json
+    from ..files.atomic import check_writable, write_json
     from ..reports.plots import require_matplotlib
 
     if plots:
         require_matplotlib()
+    if output:
+        check_writable(output)
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     docs = read_upstream(nlp, islice(read_gold(corpus, nlp), limit or None))
     learnt = list(read_gold(train, nlp)) if train else None

@@ -238,17 +238,17 @@ def patterns(
     import srsly
     from spacy.util import get_lang_class
 
-    from ..files.atomic import write_atomically
+    from ..files.atomic import check_writable, write_lines
     from ..kb.names.patterns import patterns as patterns_of
 
     try:
         stop_words = get_lang_class(lang).Defaults.stop_words
     except ImportError as error:
         raise PelError(f"--lang {lang}: spaCy does not know this language") from error
+    check_writable(out)
     found = patterns_of(_open(path).entities(), label=label, min_length=min_length, stop_words=stop_words)
-    lines = [srsly.json_dumps(pattern) for pattern in found]
-    write_atomically(out, "".join(line + "\n" for line in lines).encode())
-    msg.good(f"Wrote {len(lines):,} patterns to {out}")
+    n_patterns = write_lines(out, map(srsly.json_dumps, found))
+    msg.good(f"Wrote {n_patterns:,} patterns to {out}")
 
 
 @command("export", kb_app)
@@ -265,7 +265,7 @@ def export(
     """
     import srsly
 
-    from ..files.atomic import write_atomically
+    from ..files.atomic import check_writable, write_lines
 
     if out.suffix != ".jsonl" and str(out) != "-":
         raise PelError(f"{out}: what is written are JSON lines; name a .jsonl file, or - for the terminal.")
@@ -273,10 +273,10 @@ def export(
     lines = (srsly.json_dumps({key: value for key, value in asdict(one).items() if value}) for one in kb.entities())
     if str(out) == "-":
         for line in lines:
-            echo(line)
+            echo(line.replace("\x7f", "\\u007f"))  # of what `echo` shows otherwise, all that JSON leaves as it is
         return
-    write_atomically(out, "".join(f"{line}\n" for line in lines).encode())
-    msg.good(f"Wrote {_many(len(kb))} to {out}")
+    check_writable(out)
+    msg.good(f"Wrote {_many(write_lines(out, lines))} to {out}")
 
 
 def _names(index: dict[str, Any] | None) -> str:
@@ -318,8 +318,10 @@ def _explain(pipeline: str, text: str, context: str, top_k: int, code: Path | No
     from spacy.tokens import Span
 
     from ..evaluation.evaluate import read_upstream
+    from ..mentions.tokens import check_length
 
     nlp, _, linker = load_linker(pipeline, code=code)
+    check_length(nlp, context)
     start = context.find(text)
     if start < 0:
         raise PelError(f'--context: "{context}" does not hold "{text}"; give a sentence with it.')

@@ -51,7 +51,7 @@ def okb(
     from ..corpora.docbin import write_docs
     from ..corpora.okb import OKB_TYPES, ids_of_types, keep, make_nil
     from ..corpora.pubtator import PubTatorReader
-    from ..files.atomic import write_json
+    from ..files.atomic import check_writable, write_json
     from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
     from ..mentions.gold import gold_mentions, with_successors
@@ -62,6 +62,8 @@ def okb(
     there = [path for path in (out / "kb", *targets) if path.exists()]
     if there and not (force or dry_run):
         raise PelError(f"{there[0]}: is there already; choose another folder or replace it with --force")
+    if output:
+        check_writable(output)
     whole, wanted, nlp = KnowledgeBase(kb), frozenset(split_values(types) or OKB_TYPES), spacy.blank("en")
     splits = []
     for corpus in corpora:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,8 @@ CODE = Annotated[
     typer.Option("--code", "-c", help="Python file to import first, for components that register themselves so"),
 ]
 
+# What spaCy writes into a pipeline, and what goes into its package, beside its components
+OF_PIPELINES = ("config.cfg", "meta.json", "tokenizer", "vocab", "README.md", "LICENSE", "LICENSES_SOURCES")
 UNKNOWN_FACTORY = re.compile(r"\[E002\] Can't find factory for '(.+?)'")
 # Factories that are only known once their module is imported, or their package installed: the extra and the module
 MODULES = {
@@ -157,22 +159,31 @@ def check_new_pipeline(out: Path, force: bool) -> None:
     """Check that a pipeline can be written to `out`.
 
     Raises:
-        PelError: Something is there, unless it is a pipeline that `force` replaces.
+        PelError: Something is there, unless it is a pipeline, with nothing else beside it, that `force` replaces.
     """
+    from ..files.folders import strangers
+    from ..pipeline.component_files import sections_of_config
+
     if not out.exists():
         return
     if not (out / "config.cfg").is_file():
         raise PelError(f"{out} is there already and is no pipeline; name another folder.")
+    if others := strangers(out, "|".join(map(re.escape, (*OF_PIPELINES, *sections_of_config(out))))):
+        raise PelError(f'{out} holds "{min(others)}", which is no part of a pipeline; name another folder.')
     if not force:
         raise PelError(f"{out} is there already; name another folder or add --force to replace it.")
 
 
-def write_tuned(nlp: Language, name: str, linker: PelLinker) -> None:
-    """Write the `cfg` of a linker that was loaded, and nothing else, into its pipeline, and say so."""
-    from ..files.parts import STATE, write_state
-    from ..pipeline.saving import learnt_state
+def write_tuned(nlp: Language, name: str, state: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Write `state` into the `cfg` of a component that was loaded when that held the state `before`, and nothing else
+    into its pipeline, and say so.
 
-    write_state(nlp.path / name, learnt_state(linker))
+    Raises:
+        PelError: Another command has changed it meanwhile.
+    """
+    from ..files.parts import STATE, write_state
+
+    write_state(nlp.path / name, state, before=before)
     msg.good(f"Wrote {nlp.path / name / STATE}")
 
 

@@ -43,12 +43,14 @@ def report(
     from spacy.vocab import Vocab
     from tqdm import tqdm
 
-    from ..files.atomic import write_atomically
+    from ..files.atomic import check_writable, write_atomically
     from ..reports.linked import count_linked, files_in, known_bins, summary
     from ..reports.plots import probabilities, require_matplotlib, save_figure
 
     if plots:
         require_matplotlib()
+    if output:
+        check_writable(output)
     files = [file for path in linked for file in files_in(path)]
     known = known_bins(against, Vocab(), spans_key) if against else None
     with tqdm(files, desc="Reading", unit=" files", disable=None) as bar:

@@ -33,10 +33,14 @@ def tune_lexical(
 
     Example: python -m spacy pel tune-lexical linker --texts notes.txt
     """
+    from ..files.parts import read_state
+    from ..pipeline.saving import learnt_state
+
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    before = read_state(nlp.path / name)
     with to_tune_on(nlp, dev, texts) as given, warnings_shown():
         tuned = linker.tune_names(**given, seed=seed, progress=True)
-    write_tuned(nlp, name, linker)
+    write_tuned(nlp, name, learnt_state(linker), before)
     if tuned.dropped is not None:
         msg.warn(f"Dropped the NIL threshold {tuned.dropped:.4f}, tuned for other scores: run `spacy pel tune-nil`")
     if tuned.too_few is not None:

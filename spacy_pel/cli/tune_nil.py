@@ -47,17 +47,20 @@ def tune_nil(
 
     Example: python -m spacy pel tune-nil linker
     """
+    from ..files.parts import read_state
+    from ..pipeline.saving import learnt_state
     from ..tuning.nil import Target
 
     wanted = Target.parse(target) if target else None
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
+    before = read_state(nlp.path / name)
     with to_tune_on(nlp, dev, texts) as given, warnings_shown():
         found = linker.tune_nil(**given, target=wanted, by_score=by_score, seed=seed, progress=True)
     tuned = found.nil
     if found.too_few is not None:
         msg.warn(found.too_few)
     if force or target or found.too_few is None or tuned.right >= tuned.right_without:
-        write_tuned(nlp, name, linker)
+        write_tuned(nlp, name, learnt_state(linker), before)
     else:
         msg.warn(
             f"{pipeline} stays as it is: with this threshold {tuned.right:.0%} of these mentions are right, without "

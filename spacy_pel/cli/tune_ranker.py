@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .app import command
-from .pipeline import CODE, GPU_ID, load_linker
+from .pipeline import CODE, GPU_ID, load_linker, write_tuned
 from .printing import msg
 from .tuning import to_tune_on
 
@@ -44,14 +44,14 @@ def tune_ranker(
     Example: python -m spacy pel tune-ranker ranker corpus/dev.spacy --cost --gain 0.95
     """
     from ..evaluation.evaluate import require_ranker
-    from ..files.parts import STATE, write_state
+    from ..files.parts import read_state
 
     nlp, _, _ = load_linker(pipeline, gpu_id=gpu_id, code=code)
     name, ranker = require_ranker(nlp, pipeline)
+    before = read_state(nlp.path / name)
     with to_tune_on(nlp, dev, None) as given:
         tuned = ranker.tune(given["docs"], gain=gain, progress=True)
-    write_state(nlp.path / name, ranker.tuned.to_dict())
-    msg.good(f"Wrote {nlp.path / name / STATE}")
+    write_tuned(nlp, name, ranker.tuned.to_dict(), before)
     if tuned.too_few is not None:
         msg.warn(f"{tuned.too_few} {LINKER_DECIDES.capitalize()} on NIL.")
     if tuned.after < tuned.before:

@@ -145,10 +145,13 @@ def built_kb(path: Path) -> "KnowledgeBase | None":
         PelError: It is a pipeline with more than one KB, or with none.
     """
     from ..kb.knowledge_base import KnowledgeBase
+    from ..pipeline.component_files import sections_of_config
     from ..pipeline.kb_of_pipeline import find_kb
 
     if is_pipeline(path):
-        found = [kb for folder in sorted(path.iterdir()) if folder.is_dir() and (kb := find_kb(folder)[0])]
+        sections = sections_of_config(path)
+        linkers = [name for name in sorted(sections) if sections[name].get("factory") == "pel_linker"]
+        found = [kb for name in linkers if (kb := find_kb(path / name)[0])]
         if len(found) != 1:
             raise PelError(f"{path} must hold one pipe with a KB, and holds {len(found)}; run `spacy pel index` first.")
         return KnowledgeBase(found[0])

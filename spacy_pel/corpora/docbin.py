@@ -9,7 +9,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
 from ..errors import PelError
-from ..files.atomic import write_atomically
+from ..files.atomic import check_writable, write_atomically
 
 SUFFIX = ".spacy"
 
@@ -49,12 +49,22 @@ def _check(doc: Doc | None) -> None:
             _ = span.text, span.label_, span.kb_id_, span.id_
 
 
+def check_docbin(path: Path) -> None:
+    """Check before long work that `path` can become a `.spacy` file.
+
+    Raises:
+        PelError: It lacks the suffix, without which spaCy's corpus readers pass a file over, or cannot be written.
+    """
+    if path.suffix != SUFFIX:
+        raise PelError(f"{path} must end in {SUFFIX}: spaCy's corpus readers pass over other names")
+    check_writable(path)
+
+
 def write_docs(path: Path, docs: Iterable[Doc]) -> None:
     """Write Docs, with their user data, as one `.spacy` file; nothing is written if reading `docs` fails.
 
     Raises:
-        PelError: `path` lacks the suffix, without which spaCy's corpus readers pass a file over.
+        PelError: As for `check_docbin`.
     """
-    if path.suffix != SUFFIX:
-        raise PelError(f"{path} must end in {SUFFIX}: spaCy's corpus readers pass over other names")
+    check_docbin(path)
     write_atomically(path, DocBin(store_user_data=True, docs=docs).to_bytes())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import ceil
 from typing import NamedTuple
 
@@ -58,15 +59,23 @@ def draw_names(
     passages = Passages(nlp, kb, own) if own else None
     chosen = rng.permutation(kb.live_rows if rows is None else rows)[:n]
     each = ceil(n / max(len(chosen), 1))
-    left = n
-    for id_ in kb.ids(EntityRows(chosen)).tolist():
+    for entity, drawn in islice(_names(kb, kb.ids(EntityRows(chosen)).tolist(), each, rng), n):
+        name = nlp.make_doc(drawn)
+        passage = passages.draw(rng, entity) if passages else None
+        yield DrawnName(passage.with_name(name, WINDOW) if passage else name[:], kb.named(drawn))
+
+
+def _names(kb: KnowledgeBase, ids: Sequence[str], each: int, rng: np.random.Generator) -> Iterator[tuple[Entity, str]]:
+    """Names of these entities, in any order: `each` of every one that has so many, then those that are left."""
+    left: dict[str, list[str]] = {}
+    for id_ in ids:
         entity = kb[id_]
         names = distinct_names(entity.name, entity.aliases)
-        for i in rng.permutation(len(names))[: min(each, left)].tolist():
-            left -= 1
-            name = nlp.make_doc(names[i])
-            passage = passages.draw(rng, entity) if passages else None
-            yield DrawnName(passage.with_name(name, WINDOW) if passage else name[:], kb.named(names[i]))
+        order = [names[i] for i in rng.permutation(len(names)).tolist()]
+        yield from ((entity, name) for name in order[:each])
+        if order[each:]:
+            left[id_] = order[each:]
+    yield from ((kb[id_], name) for id_, names in left.items() for name in names)
 
 
 def _copied(doc: Doc, vocab: Vocab) -> Doc:

@@ -17,6 +17,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
 from ..errors import PelError
+from ..files.lines import numbered
 from ..kb.entity import NIL
 from ..mentions.gold import GOLD_GROUP
 from ..mentions.offsets import expanded_span
@@ -184,13 +185,12 @@ def _read_records(path: Path) -> Iterator[_Record]:
 
 def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield numbered lines, without their ends. A line ends at a line feed only: titles may hold other controls."""
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            try:
-                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise PelError(f"{path}:{number}: not UTF-8 ({error.reason}): convert the file to UTF-8") from error
-            yield number, line.rstrip("\r\n")
+    for number, raw in numbered(path):
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            raise PelError(f"{path}:{number}: not UTF-8 ({error.reason}): convert the file to UTF-8") from error
+        yield number, line.rstrip("\r\n")
 
 
 def _parse_mention(line: str, number: int, where: str) -> _Mention | None:

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +24,20 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     with _named(path), new_file(path) as file:
         file.write(data)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Write lines of text as `new_file` does, and return how many they were. They are not held in memory.
+
+    Raises:
+        PelError: As for `write_atomically`.
+    """
+    written = 0
+    with _named(path), new_file(path) as file:
+        for line in lines:
+            written += 1
+            file.write(f"{line}\n".encode())
+    return written
 
 
 def write_json(path: Path, value: Any) -> None:

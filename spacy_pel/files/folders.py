@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from .exchange import exchange
 from .locks import locked
 
 logger = logging.getLogger("spacy_pel")
+OF_SYSTEMS = r"\.DS_Store|\.directory|Thumbs\.db|desktop\.ini|\.nfs\w+"
 
 
 @contextmanager
@@ -117,23 +119,27 @@ def _siblings(path: Path, kind: str) -> list[Path]:
     return sorted(path.parent.glob(f".{glob.escape(path.name)}.{kind}-*"))
 
 
-def check_replaceable(path: Path, names: tuple[str, ...]) -> None:
+def check_replaceable(path: Path, names: str) -> None:
     """Refuse to replace what is no KB.
 
     Args:
-        path: Free, or a folder with nothing but the files of a KB, be they broken, and hidden files, as systems put
-            there (".DS_Store").
-        names: How the names of these files begin.
+        path: Free, or a folder with nothing but the files of a KB, be they broken.
+        names: A regular expression for the names of these files.
 
     Raises:
         PelError: Something else is at `path`.
     """
     if path.is_dir():
-        others = [p for p in path.iterdir() if not p.name.startswith(names)]
-        strangers = [p.name for p in others if p.is_dir() or not p.name.startswith(".")]
-        if strangers:
+        if others := strangers(path, names):
             raise PelError(
-                f'{path}: is not a KB (it holds "{min(strangers)}") and is not replaced; choose another folder.'
+                f'{path}: is not a KB (it holds "{min(others)}") and is not replaced; choose another folder.'
             )
     elif path.exists():
         raise PelError(f"{path}: is a file, not a KB folder, and is not replaced; choose another folder.")
+
+
+def strangers(folder: Path, names: str) -> list[str]:
+    """What a folder holds beside files whose names the regular expression `names` describes, and those that systems put
+    there."""
+    own = re.compile(f"({names})|{OF_SYSTEMS}")
+    return [path.name for path in folder.iterdir() if not own.fullmatch(path.name)]

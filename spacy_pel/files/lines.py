@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -51,13 +52,14 @@ def lines(path: Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
 
 
 def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(number, line) of every line of the file at `path`.
+    """(number, line) of every line of the file at `path`, without the mark of the byte order that may precede them.
 
     Raises:
         PelError: As for `opened` and `lines`.
     """
     with opened(path) as file:
-        yield from enumerate(lines(path, file), start=1)
+        for number, line in enumerate(lines(path, file), start=1):
+            yield number, line.removeprefix(BOM_UTF8) if number == 1 else line
 
 
 def decoded(line: bytes) -> str:

@@ -126,7 +126,7 @@ class Layout:
         notes: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Write parts and `state`, in place of all that is saved in `folder`. Killed or failing at any moment, this
-        leaves what was there before.
+        leaves what was there before, or all that is new.
 
         Args:
             folder: It is made if it is not there.
@@ -153,7 +153,8 @@ class Layout:
                 parts = {part: self._record(folder, part, name, before) for part, name in (new | dict(kept)).items()}
                 _write(folder, state, {"parts": parts, "notes": dict(notes)})
             except BaseException:
-                clean(folder, old)
+                now = self.read_before_writing(folder)  # what failed may have come behind the writing of `cfg`
+                clean(folder, {part["name"] for part in now.parts.values()} | set(kept.values()) if now else old)
                 raise
             clean(folder, {part["name"] for part in parts.values()})
 
@@ -165,13 +166,28 @@ class Layout:
         return Part(name=name, files=hashes)
 
 
-def write_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write another `state` into the `cfg` of `folder`, and leave the parts as they are.
+def read_state(folder: Path) -> dict[str, Any]:
+    """The state in the `cfg` of `folder`; empty if there is none.
 
     Raises:
-        PelError: `cfg` is broken or cannot be written, or another process saves here.
+        PelError: `cfg` is broken.
+    """
+    stored = _read(folder / STATE) if (folder / STATE).exists() else {}
+    return {key: value for key, value in stored.items() if key != KEY}
+
+
+def write_state(folder: Path, state: Mapping[str, Any], *, before: Mapping[str, Any] | None = None) -> None:
+    """Write another `state` into the `cfg` of `folder`, in place of the one `before` (None: whatever is there), and
+    leave the parts as they are.
+
+    Raises:
+        PelError: `cfg` is broken, cannot be written or holds another state by now, or another process saves here.
     """
     with alone(folder):
+        if before is not None and read_state(folder) != before:
+            raise PelError(
+                f"{folder / STATE}: another command has changed it meanwhile; nothing is written, so run this again."
+            )
         block = _read(folder / STATE).get(KEY) if (folder / STATE).exists() else None
         _write(folder, state, block)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,8 @@ from .records.store import RecordStore, State
 
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
-FILES = (ENTITIES, FOLDER, "names", "vectors-")  # those of formats 2 and 3 lay beside the records
+# Those of formats 2 and 3 lay beside the records
+FILES = rf"{re.escape(ENTITIES)}(-journal|-wal|-shm)?|{FOLDER}|names|vectors-\d+\.(npy|faiss)|\..+\.(new|old)-\w+"
 
 
 class KnowledgeBase(Mapping[str, Entity]):

@@ -124,10 +124,15 @@ def _in(part: str, excluded: set[str]) -> bool:
 def section_of_config(path: Path) -> dict[str, Any]:
     """What the `config.cfg` beside the folder `path` says of that component; empty if there is none. spaCy writes it
     before the components, and not at once with them."""
-    file = path.absolute().parent / "config.cfg"
+    return sections_of_config(path.absolute().parent).get(path.name, {})
+
+
+def sections_of_config(pipeline: Path) -> dict[str, dict[str, Any]]:
+    """What the `config.cfg` of a pipeline says of its components; empty if there is none, or a broken one."""
     try:
-        return dict(Config().from_disk(file, interpolate=False)["components"][path.name])
-    except (OSError, ValueError, KeyError, TypeError):
+        sections = Config().from_disk(pipeline / "config.cfg", interpolate=False)["components"]
+        return {name: dict(section) for name, section in sections.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

@@ -102,6 +102,23 @@ def test_no_file_is_two_of_those_that_are_named(tmp_path):
         result = CliRunner().invoke(pel_app, ["convert", *map(str, arguments)])
         assert result.exit_code == 1 and f"is both {names}" in result.stderr
     assert len(texts(out)) == 7 and not (tmp_path / "dev.spacy").exists()
+    for arguments in ((tmp_path / "new.spacy",), (tmp_path.parent / "new.spacy", "--held-out", tmp_path / "new.spacy")):
+        result = CliRunner().invoke(pel_app, ["convert", str(tmp_path), *map(str, arguments)])
+        assert result.exit_code == 1 and "would be read with it" in result.stderr
+    assert not (tmp_path / "new.spacy").exists() and not (tmp_path.parent / "new.spacy").exists()
+
+
+def test_where_it_cannot_write_is_said_before_it_reads(tmp_path):
+    (tmp_path / "cdr.txt").write_text("no PubTator")
+    (tmp_path / "a.spacy").mkdir()
+    for out, more, message in [
+        ("out.jsonl", (), "must end in .spacy"),
+        ("a.spacy", (), "is no file that could be replaced"),
+        ("out.spacy", ("--held-out", str(tmp_path / "dev.bin")), "dev.bin must end in .spacy"),
+    ]:
+        result = convert(tmp_path / "cdr.txt", tmp_path / out, *more)
+        assert result.exit_code == 1 and message in result.stderr
+    assert not (tmp_path / "out.spacy").exists()
 
 
 def test_a_corpus_without_documents(tmp_path):

@@ -103,6 +103,11 @@ def test_plots_that_cannot_be_written_are_refused_before_anything_is_linked(tmp_
     assert not linker.calls and not (tmp_path / "plots").exists()
 
 
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_linked(tmp_path, linker, dev):
+    result = run(dev, "--output", tmp_path)
+    assert result.exit_code == 1 and "is no file that could be replaced" in result.output and not linker.calls
+
+
 def test_candidates_beyond_64_where_the_linker_searches_more(linker, dev):
     linker.settings = LinkSettings(top_k=100)
     assert run(dev).exit_code == 0

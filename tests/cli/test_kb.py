@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import spacy
 from on_disk import write_lines
+from thinc.api import Config
 from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, write_encoder, write_package
 from typer.testing import CliRunner
 
@@ -136,6 +138,7 @@ def test_an_installed_package_is_looked_into_as_a_folder_is(package, linker, tmp
         (("add", "LINKER", "RECORD"), f'"{ASPIRIN}" is in the KB already; change it with'),
         (("add", "LINKER", "missing.jsonl"), "missing.jsonl"),
         (("search", "LINKER", "aspirin", "--context", "nothing of it"), 'does not hold "aspirin"'),
+        (("search", "LINKER", "a", "--context", "a" * 1_000_001), "1,000,001 characters"),
         (("search", "KB", "no such name"), 'no entity has the name "no such name"'),
         (("search", "LINKER", " "), "TEXT is empty; give a name"),
         (("info", "NOWHERE"), "nowhere: there is nothing of that name; name a KB folder"),
@@ -176,6 +179,23 @@ def test_verify_says_what_it_cannot_compare(tmp_path):
     KnowledgeBase(tmp_path / "kb").remove(["D0"])
     code, output = kb_command("verify", tmp_path / "kb")
     assert code == 0 and "without hashes" not in output
+
+
+def test_a_control_character_is_exported_as_json(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", [Entity("D1", "a\x7fb")])
+    _, printed = kb_command("export", kb.path, "-")
+    assert json.loads(printed)["name"] == "a\x7fb"
+
+
+def test_the_kb_beside_a_linker_of_spacy(linker):
+    config = Config().from_disk(linker / "config.cfg")
+    config["components"]["entity_linker"] = {"factory": "entity_linker"}
+    config.to_disk(linker / "config.cfg")
+    (linker / "entity_linker").mkdir()
+    (linker / "entity_linker" / "cfg").write_text("{}")
+    (linker / "entity_linker" / "kb").write_bytes(b"of spaCy")
+    code, output = kb_command("info", linker)
+    assert code == 0 and "12" in output
 
 
 def test_what_is_exported_builds_the_same_kb(linker, tmp_path):

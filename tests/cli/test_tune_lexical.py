@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.files.parts import write_state
+from spacy_pel.pipeline.linker import PelLinker
 from spacy_pel.tuning.tuned import Tuned
 
 runner = CliRunner()
@@ -50,6 +52,16 @@ def test_a_setting_that_wins_is_named(pipeline):
     result = tune(pipeline)
     assert result.exit_code == 0 and "lexical = null wins" in " ".join(result.stdout.split())
     assert spacy.load(pipeline).get_pipe("pel_linker").threshold == 0.5 and "Dropped" not in result.output
+
+
+def test_what_another_command_has_stored_meanwhile_is_not_lost(pipeline, monkeypatch):
+    def changed(self, **_):
+        write_state(pipeline / "pel_linker", {"nil_threshold": 0.25})
+
+    monkeypatch.setattr(PelLinker, "tune_names", changed)
+    result = tune(pipeline)
+    assert result.exit_code == 1 and "another command has changed it meanwhile" in result.stderr
+    assert json.loads((pipeline / "pel_linker" / "cfg").read_text())["nil_threshold"] == 0.25
 
 
 def test_a_corpus_without_a_right_candidate(pipeline):

@@ -1,5 +1,7 @@
 """PubTator → Docs: what is read, what is counted, what is refused."""
 
+import gzip
+
 import pytest
 import spacy
 from spacy.tokens import DocBin
@@ -163,6 +165,13 @@ def test_a_title_alone_and_an_empty_document(read):
     docs, _ = read("1|t|Lithium\n1\t0\t7\tLithium\tChemical\tD1\n\n2|t|\n")
     assert [doc.text for doc in docs] == ["Lithium", ""]
     assert docs[0].ents[0].kb_id_ == "D1"
+
+
+def test_gzipped(tmp_path):
+    path = tmp_path / "corpus.pubtator.gz"
+    path.write_bytes(gzip.compress(document().encode()))
+    (doc,) = PubTatorReader(path, NLP)
+    assert doc.text.startswith(TITLE)
 
 
 def test_crlf_bom_control_characters_and_other_scripts(read):

@@ -11,7 +11,7 @@ import pytest
 from kills import count_calls, kill_at
 
 from spacy_pel.errors import PelError
-from spacy_pel.files.parts import Layout, write_state
+from spacy_pel.files.parts import Layout, read_state, write_state
 
 LAYOUT = Layout(hashed=("model", "notes.txt"), loose=("kb",))
 
@@ -94,6 +94,27 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
     with pytest.raises(OSError, match="No space left"):
         LAYOUT.write(tmp_path / "one", {"value": "new"}, {"model": fail})
     assert sorted(tmp_path.rglob("*")) == before and values(tmp_path / "one") == {"old"}
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), OSError(5, "Input/output error")], ids=repr)
+def test_what_fails_behind_the_cfg_leaves_what_is_new(tmp_path, monkeypatch, raised):
+    def fail(path: Path) -> None:
+        raise raised
+
+    write(tmp_path / "one", "old")
+    monkeypatch.setattr("spacy_pel.files.parts.sync", fail)
+    with pytest.raises(type(raised)):
+        write(tmp_path / "one", "new")
+    assert values(tmp_path / "one") == {"new"} and names(tmp_path / "one") == ["cfg", "kb", "model", "notes.txt"]
+
+
+def test_a_state_that_has_changed_meanwhile_is_not_replaced(tmp_path):
+    write(tmp_path / "one", "old")
+    before = read_state(tmp_path / "one")
+    write_state(tmp_path / "one", {"value": "other"}, before=before)
+    with pytest.raises(PelError, match="another command has changed it meanwhile"):
+        write_state(tmp_path / "one", {"value": "new"}, before=before)
+    assert read_state(tmp_path / "one") == {"value": "other"}
 
 
 def test_what_is_kept_stays_where_it_is_with_the_hashes_of_when_it_was_written(tmp_path):

@@ -369,10 +369,22 @@ def test_create_replaces_only_a_kb_and_only_when_asked(kb, tmp_path, caplog):
 
 def test_a_kb_with_a_hidden_file_of_the_system_is_replaced(kb):
     (kb.path / ".DS_Store").touch()
+    (kb.path / ".names.old-1a2b3c4d").mkdir()  # as a killed process leaves it
     assert len(KnowledgeBase.create(kb.path, numbered(2), overwrite=True)) == 2
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "config.cfg", ".git/config"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt",
+        "config.cfg",
+        ".git/config",
+        ".env",
+        "names.csv",
+        "indexes_2024/thesis.tex",
+        "entities.sqlite.backup",
+    ],
+)
 def test_a_folder_that_is_no_kb_is_never_replaced(kb, tmp_path, name):
     (tmp_path / "mine" / name).parent.mkdir(parents=True)
     (tmp_path / "mine" / name).write_text("years of work")

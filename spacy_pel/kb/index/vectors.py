@@ -134,8 +134,8 @@ class VectorIndex(ABC):
             index_type: "flat", or what faiss's `index_factory` takes.
 
         Raises:
-            PelError: A vector is not finite, a block has another shape, there are too few or too many vectors, or faiss
-                refuses the index type.
+            PelError: A vector is not finite, a block has another shape, there are too few or too many vectors, faiss
+                refuses the index type, or there is no room for the file.
         """
         checked = checked_blocks(blocks, count, dim)
         with appearing(path) as part:
@@ -145,7 +145,13 @@ class VectorIndex(ABC):
             flat = path.with_name(f"{path.name}.flat.part")
             try:
                 write_array(flat, checked, shape=(count, dim), dtype="<f4")
-                _write(_compressed(map_array(flat), index_type), part)
+                index = _compressed(map_array(flat), index_type)
+                try:
+                    _write(index, part)
+                except RuntimeError as error:  # of faiss, which writes itself
+                    raise PelError(
+                        f"{path}: cannot be written ({_first_line(error)}); make room, and repeat."
+                    ) from error
             finally:
                 flat.unlink(missing_ok=True)
 

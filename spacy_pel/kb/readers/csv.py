@@ -67,7 +67,8 @@ def _stream(faults: Faults, renamed: dict[str, str], skipped: Counter[str]) -> I
 
 
 def _rows(rows: Reader, faults: Faults) -> Iterator[tuple[int, list[str]]]:
-    """(line, row) of every row that is not empty. A quote that is not closed costs all lines up to the next one."""
+    """(line, row) of every row that is not empty. A quote that is not closed costs all lines up to the next one: in a
+    file with tabs, a field over several lines with a tab in it can be nothing else."""
     while True:
         line = rows.line_num + 1
         try:
@@ -79,7 +80,11 @@ def _rows(rows: Reader, faults: Faults) -> Iterator[tuple[int, list[str]]]:
             where = f" (up to line {last})" if last > line else ""
             faults.add(line, PelError(f"{error}{where}; quote the field or correct the row"), count=last - line + 1)
         else:
-            if any(row):
+            last = rows.line_num
+            if last > line and rows.dialect.delimiter == "\t" and any("\t" in field for field in row):
+                opened_there = PelError(f"a field that begins with a quote goes on to line {last}; double the quote")
+                faults.add(line, opened_there, count=last - line + 1)
+            elif any(row):
                 yield line, row
 
 
@@ -96,6 +101,10 @@ def _renamed(columns: Sequence[str]) -> dict[str, str]:
 
 def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:
     """The fields in the order of the columns."""
+    try:
+        _check_text(row)
+    except PelError as error:
+        raise PelError(f"{path}:1: {error}.") from error
     names = [column.strip().casefold() for column in row]
     missing = [column for column in renamed if column not in names]
     # A field that another column stands for is not read from the column of its own name.

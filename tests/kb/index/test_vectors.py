@@ -190,6 +190,16 @@ def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_
     assert not list(tmp_path.iterdir())
 
 
+def test_no_room_for_what_faiss_writes(clustered, tmp_path, monkeypatch):
+    def full(*_):
+        raise RuntimeError("Error in write: No space left on device")
+
+    monkeypatch.setattr("faiss.write_index", full)
+    with pytest.raises(PelError, match=r"v\.faiss: cannot be written \(Error in write: No space left"):
+        VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type="SQ8")
+    assert not list(tmp_path.iterdir())
+
+
 def test_auto_is_exact_for_small_kbs_and_compressed_for_large_ones():
     assert auto_type(200_000, 384) == "flat"
     assert auto_type(2_400_000, 384) == "IVF1,PQ96x4fs,Refine(SQfp16)"

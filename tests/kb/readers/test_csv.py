@@ -32,6 +32,20 @@ def test_tabs_in_a_tsv_and_long_fields(tmp_path):
     assert (entity.id, entity.name, len(entity.aliases)) == ("D1", "Fever", 20_000)
 
 
+def test_a_quote_in_a_tsv_that_takes_rows_is_a_fault_of_all_of_them(tmp_path):
+    path = tmp_path / "kb.tsv"
+    rows = [f"D{i}\tname {i}" for i in range(500)]
+    path.write_text(
+        "\n".join(["id\tname", *rows, 'E1\t"in vitro', "E2\tb", 'E3\tfertilisation"', 'F\t"two\nlines"']) + "\n"
+    )
+    records = read_csv(path)
+    with pytest.warns(UserWarning, match=r"kb\.tsv:502: a field that begins with a quote goes on to line 504"):
+        found = list(records)
+    assert [one.id for one in found[500:]] == ["F"] and found[-1].name == "two\nlines"
+    with pytest.raises(PelError, match="goes on to line 504"):
+        list(read_csv(path, strict=True))
+
+
 def test_columns_of_other_names(tmp_path):
     path = tmp_path / "kb.csv"
     path.write_text("CUI,Preferred Label,name,SYN,TUI,STY\nC1,Fever,unused,pyrexia|heat,T184,Sign or Symptom\n")
@@ -71,4 +85,7 @@ def test_not_utf8(tmp_path):
     path = tmp_path / "kb.csv"
     path.write_bytes("id,name\nD1,Fièvre\n".encode("latin-1"))
     with pytest.raises(PelError, match="not UTF-8"):
+        list(read_csv(path))
+    path.write_text("id,name\nD1,a\n", "utf-16")
+    with pytest.raises(PelError, match=r"kb\.csv:1: the row is not UTF-8"):
         list(read_csv(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import random
 
@@ -166,6 +167,13 @@ def test_gzip_and_tables_that_are_not_sorted(tmp_path, monkeypatch):
     assert [(e.id, e.name, set(e.aliases), set(e.types), e.definition) for e in found] == [
         (e.id, e.name, set(e.aliases), set(e.types), e.definition) for e in plain
     ]
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_id(tmp_path):
+    meta, plain = write(tmp_path / "META", **RELEASE), list(read_umls(write(tmp_path / "plain", **RELEASE)))
+    for path in meta.iterdir():
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert list(read_umls(meta)) == plain
 
 
 def test_sorting_keeps_the_order_and_the_line_numbers_of_a_concept(tmp_path, monkeypatch):
