@@ -12,6 +12,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
+from ..checks import named
+from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.names.normal_form import distinct_names
@@ -53,8 +55,14 @@ def draw_names(
         texts: Unannotated Docs. A name is put in the place of another that stands there, or in a definition of the KB:
             of the same entity, or else of one with the same types. Where there is none, and without texts, it stands
             alone.
+
+    Raises:
+        PelError: A text is no Doc.
     """
     nlp = Language(vocab)
+    texts = list(texts)
+    if others := [text for text in texts if not isinstance(text, Doc)]:
+        raise PelError(f"texts: {named(others[0])} is no Doc: give Docs, such as nlp.pipe(texts) makes of texts.")
     own = [doc if doc.vocab is vocab else _copied(doc, vocab) for doc in texts]
     passages = Passages(nlp, kb, own) if own else None
     chosen = rng.permutation(kb.live_rows if rows is None else rows)[:n]

@@ -25,7 +25,8 @@ def end_to_end(
     gold mentions.
 
     A predicted entity is right if an annotated gold mention has its very span, and its id among the correct ones;
-    "NIL" is the id of a mention that has none in the KB. Gold mentions of one span are one, with the ids of all.
+    "NIL" is the id of a mention that has none in the KB. Gold mentions of one span are one, with the ids of all, and so
+    are right entities of one span.
     Precision: the share of right ones among predicted entities; recall: among annotated gold mentions. An entity with
     the very span of a gold mention that nobody annotated is neither right nor wrong.
 
@@ -45,10 +46,10 @@ def end_to_end(
                 unknown.add(place)
         found = {((span.start_char, span.end_char), span.kb_id_) for span in mentions_of(doc, spans_key)}
         predicted = [(place, kb_id) for place, kb_id in found if place in gold or place not in unknown]
-        hits = sum(kb_id in gold.get(place, ()) for place, kb_id in predicted)
-        score.tp += hits
-        score.fp += len(predicted) - hits
-        score.fn += len(gold) - hits
+        hits = {place for place, kb_id in predicted if kb_id in gold.get(place, ())}
+        score.tp += len(hits)
+        score.fp += sum(kb_id not in gold.get(place, ()) for place, kb_id in predicted)
+        score.fn += len(gold) - len(hits)
     return {
         "end_to_end_precision": score.precision if score.tp + score.fp else None,
         "end_to_end_recall": score.recall,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..mentions.ranked import RankedMention, is_nil
+from ..mentions.ranked import RankedMention, held_alike, is_nil
 from ..tuning.nil import average_precision
 
 MIN_DEPTH = 64  # candidates of a mention: recall_at_64 is always reported
@@ -36,7 +36,7 @@ def link_metrics(
     - `all_recall_at_k` (k = 1, 64): over all annotated mentions, NIL being one more class: a mention under the
       threshold predicts NIL at every k, one at or above it never does. Like the nil_* before, None without a threshold.
     - `nil_auprc`: average precision of the same, negated, for the NIL class; read it beside `nil_base_rate`, its value
-      for scores that say nothing.
+      for scores that say nothing. None where some have a confidence and others a score only (see `held_alike`).
     """
     annotated = [mention for mention in mentions if mention.gold]
     nil = is_nil(annotated, kb_ids)
@@ -58,7 +58,7 @@ def link_metrics(
         "n_ambiguous": None,
         "ambiguous_recall_at_1": None,
         **dict.fromkeys(("all_recall_at_1", "all_recall_at_64", "nil_precision", "nil_recall", "nil_f1")),
-        "nil_auprc": average_precision(nil, -held),
+        "nil_auprc": average_precision(nil, -held) if held_alike(annotated) else None,
         "nil_base_rate": _mean(nil),
         "nil_threshold": nil_threshold,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,12 @@ class RankedMention(NamedTuple):
     def rank(self) -> float:
         """The rank, from 1, of the first candidate that is correct; inf where none is."""
         return next((rank for rank, (id_, _) in enumerate(self.candidates, 1) if id_ in self.gold), math.inf)
+
+
+def held_alike(mentions: Iterable[RankedMention]) -> bool:
+    """Whether what a threshold is held against is of one kind: of all a confidence, or of all a score. A ranker that
+    leaves some to a linker without confidences makes both."""
+    return len({mention.confidence is None for mention in mentions if mention.candidates}) < 2
 
 
 def is_nil(mentions: Sequence[RankedMention], kb_ids: Container[str]) -> np.ndarray:

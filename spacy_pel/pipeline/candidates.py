@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import srsly
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.util import logger
 
 from ..errors import PelError
@@ -21,7 +21,8 @@ from ..kb.version import kb_version, vectors_version
 from ..mentions.gold import GoldMention
 from ..search.search import Found
 
-READ = "long forms and other names, with the text"  # what a linker reads, and what is kept of it, of this version
+# What a linker reads, and what is kept of it, of this version
+READ = "long forms and other names, with the text, by the mentions of the Doc"
 MOST_KEPT = 1_000_000  # mentions, about 400 bytes each
 
 
@@ -38,8 +39,9 @@ class Candidates(NamedTuple):
 
 
 class KeptCandidates:
-    """What a linker finds for mentions, by the text of their Docs and their places in it. The first `MOST_KEPT` are
-    kept, which bounds memory and file where a corpus has new Docs in every epoch; others are searched each time."""
+    """What a linker finds for mentions, by the text of their Docs, their places in it and what else is read of a Doc:
+    its other mentions, and abbreviations that another component has found. The first `MOST_KEPT` are kept, which bounds
+    memory and file where a corpus has new Docs in every epoch; others are searched each time."""
 
     def __init__(self, linker: Any, top_n: int, path: Path | None = None) -> None:
         """Read what the file `path` holds, if it is of this linker, this KB and as many candidates or more.
@@ -64,7 +66,8 @@ class KeptCandidates:
         Raises:
             PelError: The file cannot be written.
         """
-        digests = {id(doc): _digest(doc.text) for doc in {id(one.span.doc): one.span.doc for one in mentions}.values()}
+        docs = {id(one.span.doc): one.span.doc for one in mentions}
+        digests = {key: self._read_of(doc) for key, doc in docs.items()}
         keys = [f"{digests[id(one.span.doc)]} {_place(one.span)}" for one in mentions]
         new = {key: mention for key, mention in zip(keys, mentions, strict=True) if key not in self._kept}
         known = {key: self._kept[key] for key in keys if key in self._kept}
@@ -79,6 +82,14 @@ class KeptCandidates:
 
         find_mentions(find, list(new.values()), desc="Candidates", progress=progress)
         return [known[key]._replace(ids=known[key].ids[: self._top_n]) for key in keys]
+
+    def _read_of(self, doc: Doc) -> str:
+        """A digest of all that decides how the mentions of a Doc are read."""
+        linked_in = self._linker.reading.linked_in
+        if linked_in is None:
+            return _digest(doc.text)
+        found = doc._.abbreviations if Doc.has_extension("abbreviations") else ()
+        return _digest(repr((doc.text, sorted(map(_place, linked_in(doc))), sorted(map(_place, found)))))
 
     def _keep(self, found: dict[str, Candidates]) -> None:
         """Keep what was `found` for mentions that are new, as far as there is room, in the file too."""

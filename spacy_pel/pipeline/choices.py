@@ -26,7 +26,7 @@ class Choices:
     """
 
     def __init__(self, linker: Any, kept: KeptCandidates, top_n: int, seed: int) -> None:
-        self._linker, self._kept, self._top_n = linker, kept, top_n
+        self.linker, self._kept, self._top_n = linker, kept, top_n
         self._rng = np.random.default_rng(seed)
         self._same = both_ways(linker.kb.same_concepts())
 
@@ -36,9 +36,9 @@ class Choices:
         not wrong."""
         found = self._kept.of(mentions)
         sought = [*(one.ids for one in found), *(one.ids for one in mentions)]
-        rows = self._linker.kb.rows({id_ for ids in sought for id_ in ids})
-        spans = reread([one.span for one in mentions], [one.read for one in found], self._linker.reading)
-        entities: dict[str, Entity] = self._linker.kb.get_many(rows)
+        rows = self.linker.kb.rows({id_ for ids in sought for id_ in ids})
+        spans = reread([one.span for one in mentions], [one.read for one in found], self.linker.reading)
+        entities: dict[str, Entity] = self.linker.kb.get_many(rows)
         choices = []
         for mention, span, (ids, _) in zip(mentions, spans, found, strict=True):
             gold = [id_ for id_ in mention.ids if id_ in entities]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from spacy.tokens import Span
 
+from ..kb.allowed import Allowed
+from ..kb.numbering import is_among
 from ..search.explanation import Explanation, explain, explain_discarded
+from ..search.search import Found
 from ..tuning.tuned import evidence_for
 from .arguments import check_explained
 
@@ -17,8 +21,16 @@ def explained(linker: Any, span: Span, k: int) -> Explanation:
     if span.label_ in linker.settings.labels_discard:
         return explain_discarded(span, linker.threshold)
     found = linker.find([span], k)[0]
-    has_filter = linker.settings.allowed_for(span.label_) is not None
-    free = linker.find([span], k, unfiltered=True)[0] if has_filter else None
+    allowed = linker.settings.allowed_for(span.label_)
+    free = None if allowed is None else _not_allowed(linker, linker.find([span], k, unfiltered=True)[0], allowed)
     (link,) = linker.links([found])
     evidence = evidence_for(found, link, linker.tuned)
     return explain(span, found, k, link, linker.threshold, linker.require_kb(), free, evidence)
+
+
+def _not_allowed(linker: Any, found: Found, allowed: Allowed) -> Found:
+    """What was found that `allowed` leaves out."""
+    kb = linker.require_kb()
+    rows = kb.rows(found.ids)
+    numbers = np.array([rows.get(id_, -1) for id_ in found.ids], dtype=np.int64)
+    return found.only(np.flatnonzero(~is_among(numbers, kb.rows_allowed(allowed))).tolist())

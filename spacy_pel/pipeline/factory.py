@@ -11,6 +11,7 @@ from typing import Any
 from spacy.language import Language
 from thinc.api import Model
 
+from ..checks import refused
 from .linker import PelLinker
 from .settings import SETTINGS, Lexical, LinkSettings, Threshold, Vectors
 
@@ -31,7 +32,7 @@ DEFAULT_CONFIG = {
 @Language.factory(
     "pel_linker",
     requires=["doc.ents", "token.ent_iob", "token.ent_type"],
-    assigns=["token.ent_kb_id", "span._.kb_ents"],
+    assigns=["token.ent_kb_id", "span._.kb_ents", "span._.is_nil", "span._.kb_prob", "span._.kb_read"],
     default_config=DEFAULT_CONFIG,
     default_score_weights={"nel_recall_at_1": 1.0, "nel_recall_at_64": 0.0},
 )
@@ -89,5 +90,8 @@ def make_linker(
 
     check_layout(layout)
     objective = Objective(loss, adversarial, negatives, layout, mask_names, freeze_entities, distillation)
+    if "similarity" not in model.attrs.get("settings", {}):
+        advice = 'make it a section with "@architectures": "spacy_pel.BiEncoder.v1"'
+        raise refused(f"[components.{name}]", "model", model.name, advice)
     objective.check_similarity(model, name)
     return PelLinker(nlp.vocab, model, name, objective=objective, settings=settings, scorer=scorer)

@@ -5,7 +5,7 @@ Every `spacy.blank` imports it, so it imports spaCy only; torch, transformers an
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -99,7 +99,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         if name not in self.setting_names and name not in self.setting_of:
             check_attribute(name, value)
         super().__setattr__(name, value)
-        if name in ("lexical", "vectors"):
+        if name in ("lexical", "vectors", "top_k"):
             warn_of_tuning(self)
 
     def _check_change(self, field: str, settings: LinkSettings) -> None:
@@ -170,9 +170,10 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     def find(
         self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None, unfiltered: bool = False
     ) -> list["Found"]:
-        """`rank`, with what each score is made of and what was read of the text. unfiltered: whether any entity
-        counts, whatever the settings allow."""
-        from ..search.find import find
+        """`rank`, with what each score is made of and what was read of the text. What follows the best of `top_k`, and
+        would decide otherwise, was found by a deeper search. unfiltered: whether any entity counts, whatever the
+        settings allow."""
+        from ..search.find import find, followed
         from .indexing import search_of
 
         check_ranked(spans, k)
@@ -180,9 +181,14 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             return []
         settings, kb = self.settings, self.require_kb()
         allowed_for = (lambda label: None) if unfiltered else settings.allowed_for
-        reading = self.reading._replace(depth=max(k, settings.top_k), keep=k, allowed_for=allowed_for)
-        search = search or search_of(self.model, kb, self.fingerprints, self.name_weights, settings)
-        return find(self.model, kb, search, spans, reading)
+        reading = self.reading._replace(keep=k, allowed_for=allowed_for)
+        if search is not None:
+            return find(self.model, kb, search, spans, reading._replace(depth=max(k, settings.top_k)))
+        search = search_of(self.model, kb, self.fingerprints, self.name_weights, settings)
+        found = find(self.model, kb, search, spans, reading)
+        if k <= settings.top_k:
+            return found
+        return list(map(followed, found, find(self.model, kb, search, spans, reading._replace(depth=k)), repeat(k)))
 
     @property
     def reading(self) -> "Reading":
@@ -463,9 +469,11 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     def __reduce__(self) -> tuple:
         from .saving import pickled
 
-        return *pickled(self, self._folder), self.session is not None
+        return *pickled(self, self._folder), (self.session is not None, self.get_error_handler())
 
-    def __setstate__(self, in_training: bool) -> None:
+    def __setstate__(self, state: tuple[bool, Callable]) -> None:
+        in_training, error_handler = state
+        self.set_error_handler(error_handler)
         if in_training:
             self.begin_training()
 

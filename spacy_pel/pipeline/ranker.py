@@ -67,7 +67,7 @@ class RankSettings:
 @Language.factory(
     "pel_ranker",
     requires=["doc.ents", "token.ent_kb_id", "span._.kb_ents"],
-    assigns=["token.ent_kb_id", "span._.kb_ents"],
+    assigns=["token.ent_kb_id", "span._.kb_ents", "span._.is_nil", "span._.kb_prob"],
     default_config={
         "model": {"@architectures": "spacy_pel.CrossEncoder.v1"},
         "adversarial": {"@misc": "spacy_pel.FGSM.v1"},
@@ -148,8 +148,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
     def listen_to(self, linker: "PelLinker") -> None:
         """Rank what `linker` finds. spaCy arranges that for each linker before the ranker; the last one counts."""
-        if linker is not self.linker:
-            self.linker, self._choices = linker, None
+        self.linker = linker
 
     def require_linker(self) -> "PelLinker":
         """The linker, with its KB.
@@ -188,9 +187,19 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         before = [link for doc in docs for link in links_of(doc, key)]
         if linker.session is None and not all(link.kb_id for link in before):
             warn_of_no_links(self.name, linker.name)
+        if linker.session is None and linker.listener_map.get(self.name) is not self:
+            before = self._found_for_me(docs, before)
         ranked = iter(self.rerank([span for own in spans for span in own], before))
         links = [[next(ranked) for _ in own] for own in spans]
         return [[link._replace(candidates=link.candidates[:shown]) for link in own] for own in links]
+
+    def _found_for_me(self, docs: Sequence[Doc], before: Sequence[Link]) -> list[Link]:
+        """What the linker says of mentions that it has linked without the ranker in view, with as many candidates as
+        this wants: spaCy tells it of components that are enabled when the pipeline changes, and of no others."""
+        linker = self.require_linker()
+        linker.find_listeners(self)
+        anew = [link for links in linker.predict(docs) for link in links or ()]
+        return [new if old.candidates else old for old, new in zip(before, anew, strict=True)]
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write what `predict` found to the Docs."""
@@ -311,7 +320,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         """The session that updates the model: the one that goes on, or a new one."""
         from ..training.ranking import RankingSession
 
-        if self._choices is None:
+        if self._choices is None or self._choices.linker is not self.linker:
             self._begin()
         self.session = self.session or RankingSession(self.model, self.adversarial)
         return self.session
@@ -381,8 +390,10 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
     def __reduce__(self) -> tuple:
         from .ranker_saving import pickled
 
-        return *pickled(self), self.linker
+        return *pickled(self), (self.linker, self.get_error_handler())
 
-    def __setstate__(self, linker: "PelLinker | None") -> None:
+    def __setstate__(self, state: tuple["PelLinker | None", Callable]) -> None:
+        linker, error_handler = state
+        self.set_error_handler(error_handler)
         if linker is not None:
             linker.find_listeners(self)

@@ -40,11 +40,11 @@ def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> lis
     warn_of_other_scores(ranker)
     below = doubted_below(ranker)
     doubtful = [i for i, link in enumerate(links) if link.candidates and is_doubtful(link, below)]
-    chosen = [links[i] for i in doubtful]
-    scores = scores_of(ranker, [spans[i] for i in doubtful], chosen)
+    found = scores_of(ranker, [spans[i] for i in doubtful], [links[i] for i in doubtful])
+    scores = {i: own for i, own in zip(doubtful, found, strict=True) if np.isfinite(own).any()}  # others: not in the KB
     ranked = list(links)
-    made = decided(*in_order(chosen, scores, ranker.tuned.weight), ranker.in_force)
-    for i, link in zip(doubtful, made, strict=True):
+    chosen = in_order([links[i] for i in scores], list(scores.values()), ranker.tuned.weight)
+    for i, link in zip(scores, decided(*chosen, ranker.in_force), strict=True):
         ranked[i] = link
     return ranked
 

@@ -1,5 +1,6 @@
 """How components behind a linker get to know it, and it them: the hook that spaCy has for those that listen."""
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -23,11 +24,15 @@ class Upstream:
 
     def candidates_wanted(self, least: int) -> int:
         """How many candidates of a mention those behind want to find, and at least `least`."""
-        return max(least, *(component.settings.top_n for component in self.listener_map.values()), 0)
+        return max(least, *(component.settings.top_n for component in self._behind()), 0)
 
     def trains_behind(self) -> bool:
         """Whether one of those behind is being trained."""
-        return any(component.session is not None for component in self.listener_map.values())
+        return any(component.session is not None for component in self._behind())
+
+    def _behind(self) -> Iterator[Any]:
+        """Those that listen to this one, and not to another that stands between."""
+        return (component for component in self.listener_map.values() if component.linker is self)
 
     def add_listener(self, listener: Any, component_name: str) -> None:
         """Do nothing: no layer listens."""

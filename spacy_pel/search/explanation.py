@@ -146,7 +146,8 @@ def explain(
         found: Its candidates, at most `k`.
         link: What was made of them under `threshold`.
         entities: The KB.
-        free: Its candidates if all entities were allowed, where the linker allows only some.
+        free: Those of its candidates, if all entities were allowed, that the settings leave out; None: they leave out
+            none.
         evidence: As in `Explanation`.
     """
     candidates = list(_entities(found, entities))

@@ -55,6 +55,18 @@ def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span],
     return found[: len(spans)]
 
 
+def followed(found: Found, deeper: Found, k: int) -> Found:
+    """The candidates that were `found`, and behind them others of a `deeper` search, `k` in all."""
+    known = set(found.ids)
+    others = [i for i, id_ in enumerate(deeper.ids) if id_ not in known]
+    more = deeper.only(others[: max(k - len(found.ids), 0)])
+    return found._replace(
+        ids=found.ids + more.ids,
+        scores=np.concatenate([found.scores, more.scores]),
+        parts={name: np.concatenate([own, more.parts[name]]) for name, own in found.parts.items()},
+    )
+
+
 def reread(spans: Sequence[Span], texts: Sequence[str | None], reading: Reading) -> list[Span]:
     """What `find` has read of each of `spans`, if that text is one of those that it reads there; else what `as_read`
     gives. Texts hold where the tokens of a Doc have changed meanwhile."""
@@ -120,19 +132,20 @@ def _find(
 ) -> list[Found]:
     depth = min(reading.depth, max(len(kb), 1))
     found = [Found([], np.empty(0, dtype=np.float32), {}, span) for span in spans]
+    vectors, places = encode_spans(model, spans)
+    place_of = places.tolist()
     for allowed in dict.fromkeys(wanted):
-        numbers = [i for i, own in enumerate(wanted) if own == allowed]
-        vectors, places = encode_spans(model, [spans[i] for i in numbers])
-        if not len(vectors):
+        numbers = [i for i, own in enumerate(wanted) if own == allowed and place_of[i] != UNREADABLE]
+        if not numbers:
             continue
-        text_of = dict(zip(places.tolist(), (spans[i].text for i in numbers), strict=True))
-        texts = [text_of[place] for place in range(len(vectors))]
-        queries = Queries(texts, vectors, spans[0].doc.lang_)
+        text_of = {place_of[i]: spans[i].text for i in numbers}
+        queries = Queries(list(text_of.values()), vectors[np.array(list(text_of))], spans[0].doc.lang_)
         said, named = _searched(kb, search, queries, depth, allowed, reading.keep)
-        for i, place in zip(numbers, places.tolist(), strict=True):
-            if place != UNREADABLE:
-                ids, scores, parts = named[place]
-                found[i] = Found(ids, scores, parts, spans[i], said[place])
+        number_of = {place: number for number, place in enumerate(text_of)}
+        for i in numbers:
+            number = number_of[place_of[i]]
+            ids, scores, parts = named[number]
+            found[i] = Found(ids, scores, parts, spans[i], said[number])
     return found
 
 

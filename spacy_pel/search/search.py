@@ -112,6 +112,12 @@ class Found(NamedTuple):
     read: Span
     evidence: np.ndarray | None = None
 
+    def only(self, places: Sequence[int]) -> Found:
+        """With the candidates at these `places` alone."""
+        chosen = np.asarray(places, dtype=np.int64)
+        parts = {name: own[chosen] for name, own in self.parts.items()}
+        return self._replace(ids=[self.ids[i] for i in places], scores=self.scores[chosen], parts=parts)
+
     @property
     def ranked(self) -> RankedIds:
         """The candidates as (id, score)."""

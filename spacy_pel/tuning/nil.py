@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import PelError
-from ..mentions.ranked import RankedMention, is_nil
+from ..mentions.ranked import RankedMention, held_alike, is_nil
 
 
 class NilThreshold(NamedTuple):
@@ -123,7 +123,9 @@ def nil_curve(ranked: Sequence[RankedMention], kb_ids: Container[str], most: int
     """What the thresholds reach, lowest first: `threshold`, `precision` and `recall` of the NIL class, `linked_right`
     as in `NilThreshold`, `all_recall_at_1` and `all_recall_at_64` as in `link_metrics`. Where more than `most` can be
     told apart, that many, evenly spread over their order. Empty unless there are both NIL mentions and mentions in the
-    KB."""
+    KB, and what thresholds are held against is of one kind (see `held_alike`)."""
+    if not held_alike(ranked):
+        return []
     cuts = _cuts(Outcomes.of(ranked, kb_ids))
     if not 0 < cuts.n_nil < len(cuts.scores):
         return []

@@ -36,6 +36,7 @@ class TuningContext(NamedTuple):
         lexical: What names counted, as a dict of weights; None for nothing.
         vectors: Which vectors were searched.
         precision: How mentions were encoded, see `scored_in`.
+        top_k: How many candidates were searched; None: not known.
     """
 
     build: str
@@ -44,19 +45,26 @@ class TuningContext(NamedTuple):
     lexical: dict[str, float] | None
     vectors: str = "entity"
     precision: str = "float"
+    top_k: int | None = None
 
     @classmethod
     def of(
-        cls, kb: KnowledgeBase, weights: NameWeights | None, vectors: str = "entity", precision: str = "auto"
+        cls,
+        kb: KnowledgeBase,
+        weights: NameWeights | None,
+        vectors: str = "entity",
+        precision: str = "auto",
+        top_k: int | None = None,
     ) -> TuningContext:
-        """The context that `kb`, the weights in force and the settings `vectors` and `precision` make."""
+        """The context that `kb`, the weights in force and the settings `vectors`, `precision` and `top_k` make."""
         lexical = None if weights is None else weights.as_setting()
-        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors, scored_in(precision))
+        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors, scored_in(precision), top_k)
 
     @classmethod
     def of_linker(cls, linker: Any, weights: NameWeights | None) -> TuningContext:
         """The context that a linker, with its KB, and the weights in force make."""
-        return cls.of(linker.kb, weights, linker.settings.vectors, linker.model.attrs["settings"]["precision"])
+        settings, precision = linker.settings, linker.model.attrs["settings"]["precision"]
+        return cls.of(linker.kb, weights, settings.vectors, precision, settings.top_k)
 
     def is_another_kb(self, other: TuningContext) -> bool:
         """Whether the KB of `other` is another build, or has changed by a tenth."""
@@ -141,7 +149,8 @@ class Tuned:
                 f"The NIL threshold of {name} was tuned with {self.context}, and it now has {here}: run `spacy pel "
                 "tune-nil` again."
             )
-        for key in ("lexical", "vectors"):
+        searched = () if self.decision is None or self.context.top_k is None else ("top_k",)
+        for key in ("lexical", "vectors", *searched):
             then, now = getattr(self.context, key), getattr(here, key)
             if then != now:
                 yield (

@@ -54,6 +54,21 @@ def test_gold_mentions_of_one_span_are_one_with_the_ids_of_all():
     assert set(end_to_end(nlp, [doc], Ids({"D1", "D2"})).values()) == {1.0}
 
 
+def test_right_entities_of_one_span_are_one():
+    nlp = spacy.blank("en")
+
+    @Language.component("both")
+    def both(doc):
+        doc.spans["sc"] = [spacy.tokens.Span(doc, 0, 1, label=kb_id, kb_id=kb_id) for kb_id in ("D1", "D2", "D3")]
+        return doc
+
+    nlp.add_pipe("both")
+    gold = nlp.make_doc("aspirin helps")
+    gold.spans["gold_mentions"] = [spacy.tokens.Span(gold, 0, 1, label=id_, kb_id=id_) for id_ in ("D1", "D2")]
+    scores = end_to_end(nlp, [gold], Ids({"D1", "D2", "D3"}), "sc")
+    assert scores == {"end_to_end_precision": 0.5, "end_to_end_recall": 1.0, "end_to_end_f1": pytest.approx(2 / 3)}
+
+
 def test_a_pipeline_that_finds_nothing_has_no_precision():
     nlp = spacy.blank("en")
     scores = end_to_end(nlp, [make_gold(nlp, ["aspirin"], [(0, 1, "D1")])], Ids({"D1"}))

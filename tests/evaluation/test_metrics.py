@@ -8,6 +8,7 @@ from sklearn.metrics import average_precision_score
 
 from spacy_pel.evaluation.metrics import average_precision, link_metrics
 from spacy_pel.mentions.ranked import RankedMention
+from spacy_pel.tuning.nil import nil_curve
 
 KB = {"A", "B", "C"}
 
@@ -136,3 +137,12 @@ def test_ambiguous_forms_are_about_mentions_in_the_kb():
     assert link_metrics(mentions, KB, ambiguous_forms=())["ambiguous_recall_at_1"] is None
     without = link_metrics(mentions, KB)
     assert without["n_ambiguous"] is without["ambiguous_recall_at_1"] is None
+
+
+def test_no_order_of_probabilities_and_scores_together():
+    """As a ranker leaves them that ranks some mentions only."""
+    probable = [one._replace(confidence=0.7) for one in MENTIONS]
+    assert link_metrics(probable, KB)["nil_auprc"] is not None and nil_curve(probable, KB)
+    mixed = [*probable[:3], *MENTIONS[3:]]
+    assert link_metrics(mixed, KB)["nil_auprc"] is None and nil_curve(mixed, KB) == []
+    assert link_metrics([*probable[:3], MENTIONS[3], *probable[4:]], KB)["nil_auprc"] is not None, "it has no candidate"

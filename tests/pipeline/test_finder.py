@@ -46,6 +46,16 @@ def own(path) -> dict:
     return {"@misc": "spacy_pel.KBFromDisk.v1", "path": str(path)}
 
 
+def test_what_was_set_on_it_is_not_saved_without_a_word(tmp_path):
+    make_kb(tmp_path / "kb")
+    nlp = make(tmp_path / "kb")
+    nlp.to_disk(tmp_path / "plain")
+    nlp.get_pipe("pel_finder").min_length = 2
+    with pytest.warns(UserWarning, match=r"pel_finder: what was set on the component is not saved \(min_length\)"):
+        nlp.to_disk(tmp_path / "set")
+    assert spacy.load(tmp_path / "set").get_pipe("pel_finder").min_length == 3
+
+
 def make(path, **settings):
     """A pipeline with a finder that has a KB of its own."""
     nlp = spacy.blank("en")

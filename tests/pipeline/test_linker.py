@@ -15,6 +15,7 @@ import srsly
 from spacy.cli.find_threshold import find_threshold
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
+from spacy.util import ignore_error, raise_error
 from thinc.api import Config
 from tiny import (
     ENTITIES,
@@ -35,6 +36,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.models.bi_encoder import encode_spans
 from spacy_pel.search import find
 from spacy_pel.tuning.tuned import Tuned
 
@@ -274,8 +276,38 @@ def test_bytes(trained):
     assert [links(again(doc)) for doc in unlinked(again)] == GOLD
 
 
+def test_a_deeper_search_decides_as_the_pipeline_does(trained):
+    linker = trained.get_pipe("pel_linker")
+    spans = [ent for doc in make_docs(trained) for ent in doc.ents]
+    settings = linker.settings
+    linker.settings = replace(settings, top_k=2, max_candidates=2)
+    own, deep = linker.find(spans, 2), linker.find(spans, 9)
+    linker.settings = settings
+    for few, many in zip(own, deep, strict=True):
+        assert many.ids[: len(few.ids)] == few.ids and len(set(many.ids)) == len(many.ids) == len(many.scores) == 9
+        np.testing.assert_array_equal(many.evidence, few.evidence)
+        assert all(len(part) == 9 for part in many.parts.values())
+
+
+def test_mentions_of_several_filters_are_encoded_once(trained, monkeypatch):
+    linker, asked = trained.get_pipe("pel_linker"), []
+    monkeypatch.setattr(
+        "spacy_pel.search.find.encode_spans", lambda *args: asked.append(len(args[1])) or encode_spans(*args)
+    )
+    (doc, *_) = make_docs(trained)
+    spans = [Span(doc, ent.start, ent.end, label=label) for ent in doc.ents for label in ("A", "B", "C")]
+    expected = linker.rank(spans, 3)
+    linker.types_by_label = {"A": ["Chemical"], "B": ["Disease"]}
+    filtered = linker.rank(spans, 3)
+    linker.types_by_label = {}
+    assert asked == [len(spans)] * 2 and filtered[2::3] == expected[2::3] and filtered[0] != filtered[1]
+
+
 def test_pickle(trained):
+    trained.get_pipe("pel_linker").set_error_handler(ignore_error)
     linker = pickle.loads(pickle.dumps(trained.get_pipe("pel_linker")))
+    trained.get_pipe("pel_linker").set_error_handler(raise_error)
+    assert linker.get_error_handler() is ignore_error
     for doc, gold in zip(unlinked(trained), GOLD):
         assert links(linker(doc)) == gold
 
@@ -659,11 +691,21 @@ def test_mentions_whose_gold_is_not_in_the_kb_give_no_loss(tmp_path):
         ({"model": {"similarity": "dot"}}, r"similarity = 'dot' does not go with the loss"),
         ({"model": {"precision": "fp8"}}, "precision is 'fp8'"),
         ({"top_k": 0}, "top_k = 0; it must be at least 1"),
+        (
+            {"model": {"@architectures": "spacy.TextCatBOW.v3", "ngram_size": 1}},
+            'section with "@architectures": "spacy_pel.B',
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(config, message):
     with pytest.raises(PelError, match=message):
         spacy.blank("en").add_pipe("pel_linker", config=make_config(**config))
+
+
+def test_a_model_of_another_kind_is_refused():
+    model = {"@architectures": "spacy_pel.CrossEncoder.v1"}
+    with pytest.raises(PelError, match=r'make it a section with "@architectures": "spacy_pel\.BiEncoder\.v1"'):
+        spacy.blank("en").add_pipe("pel_linker", config={"model": model})
 
 
 def test_rows_longer_than_the_encoder_are_refused(tmp_path):

@@ -46,6 +46,12 @@ def linker(trained):
     return spacy.load(trained / "linker").get_pipe("pel_linker")
 
 
+@pytest.mark.parametrize("tune", ["tune_names", "tune_nil"])
+def test_texts_are_docs(linker, tune):
+    with pytest.raises(PelError, match=r"'a text' \(str\) is no Doc: give Docs"):
+        getattr(linker, tune)(texts=["a text"])
+
+
 def of_shares(monkeypatch, nil, kept):
     monkeypatch.setattr(names_as_mentions, "NIL_SHARE", nil)
     monkeypatch.setattr(names_as_mentions, "KEPT_SHARE", kept)

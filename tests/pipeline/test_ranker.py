@@ -116,6 +116,29 @@ def test_what_stands_on_the_doc(nlp, ranker, monkeypatch):
         assert (ent.kb_id_, ent._.kb_ents, ent._.kb_prob) == (best[0][0], best, None)
 
 
+@pytest.mark.parametrize("change", [False, True])
+def test_enabled_after_loading_it_ranks_as_many(saved, nlp, monkeypatch, change):
+    Scores(monkeypatch, *sorted(entity.id for entity in ENTITIES))
+    late = spacy.load(saved / "pipeline", disable=["pel_ranker"])
+    if change:
+        late.add_pipe("sentencizer")
+    late.enable_pipe("pel_ranker")
+    expected = ids_of(nlp.pipe(make_docs(nlp)))
+    assert ids_of(late.pipe(make_docs(late))) == expected == ids_of(late.pipe(make_docs(late)))
+    other = spacy.blank("en")
+    other.add_pipe("pel_linker", source=nlp)
+    assert ids_of(nlp.pipe(make_docs(nlp))) == expected, "as before it was lent to another pipeline"
+
+
+def test_of_two_linkers_the_one_before_it_counts(nlp, linker, ranker):
+    ranker.begin_training()
+    choices = ranker._choices
+    first = nlp.add_pipe("pel_linker", name="first", first=True)
+    assert (first.candidates_wanted(3), linker.candidates_wanted(3)) == (3, 6) and ranker.linker is linker
+    ranker.begin_training()
+    assert ranker._choices is choices
+
+
 def test_without_a_ranker_a_linker_keeps_as_many_as_before(nlp):
     nlp.remove_pipe("pel_ranker")
     assert {len(ent._.kb_ents) for ent in linked(nlp)} == {3}
@@ -193,6 +216,8 @@ def test_an_entity_that_the_kb_has_lost_goes_behind(nlp, linker, ranker):
     gone = link._replace(candidates=[("D-GONE", 0.99), *link.candidates[:5]])
     (after,) = ranker.rerank([span], [gone])
     assert after.candidates[-1] == ("D-GONE", 0.99) and after.kb_id != "D-GONE"
+    lost = link._replace(candidates=[("D-GONE", 0.99), ("D-LOST", 0.5)])
+    assert ranker.rerank([span, span], [lost, link])[0] == lost, "nothing to rank"
 
 
 def test_an_entity_added_live_is_read(nlp, linker, ranker, tmp_path):
@@ -455,6 +480,17 @@ def test_candidates_of_a_kb_that_has_changed_are_searched_again(nlp, linker, tmp
     assert [is_kept(), is_kept()] == [False, True]
     linker.index(progress=False)
     assert [is_kept(), is_kept()] == [False, True]
+
+
+def test_candidates_of_a_doc_with_other_mentions_are_searched_again(nlp, linker, tmp_path):
+    file, (doc, *_) = tmp_path / "candidates.jsonl", make_docs(nlp)
+    kept = KeptCandidates(linker, 5, file)
+    kept.of(gold_mentions(doc))
+    kept.of(gold_mentions(doc))
+    assert len(kept._kept) == len(doc.ents) > 1
+    first, doc.ents = gold_mentions(doc)[:1], doc.ents[:1]
+    kept.of(first)
+    assert len(kept._kept) == len(KeptCandidates(linker, 5, file)._kept) > 1 + len(doc.ents)
 
 
 def test_the_gold_entity_takes_the_place_of_the_last(nlp, linker):
