@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +14,8 @@ from .pipeline import blank
 from .printing import msg
 
 SHOWN = ("recall_at_1", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1", "nil_f1", "mentions_per_second")
+
+Measured = tuple[str, dict[str, Any]]  # a baseline's name and its measures
 
 
 @command("baselines")
@@ -39,23 +42,29 @@ def baselines(
     """
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.baselines import evaluate_baselines, require_sklearn
-    from ..files.atomic import check_writable, write_json
+    from ..files.atomic import write_json
     from ..kb.knowledge_base import KnowledgeBase
 
     require_sklearn()
     nlp = blank(lang)
     docs, learnt, tuning = (list(read_gold(path, nlp)) if path else [] for path in (corpus, train, tune))
-    check_writable(metrics / "baseline-tfidf.json")
+    if metrics.exists() and not metrics.is_dir():
+        raise PelError(f"{metrics} is a file: name a folder")
     measured = evaluate_baselines(KnowledgeBase(kb), docs, train=learnt, tune=tuning, progress=True, k=top_k)
     rows = []
-    try:
-        for name, values in measured:
-            write_json(metrics / f"baseline-{name}.json", {"corpus": str(corpus)} | values)
-            rows.append((name, *(_format(key, values[key]) for key in SHOWN)))
-    except PelError as error:
-        raise PelError(f"{' and '.join(map(str, filter(None, (corpus, tune))))}: {error}") from error
+    for name, values in _of(" and ".join(map(str, filter(None, (corpus, tune)))), measured):
+        write_json(metrics / f"baseline-{name}.json", {"corpus": str(corpus)} | values)
+        rows.append((name, *(_format(key, values[key]) for key in SHOWN)))
     msg.table(rows, header=("", *SHOWN), aligns=("l", *"r" * len(SHOWN)), divider=True)
     msg.good(f"Wrote {len(rows)} files to {metrics}; `spacy pel table {metrics}` makes a table of them")
+
+
+def _of(corpora: str, measured: Iterator[Measured]) -> Iterator[Measured]:
+    """What is `measured`; an error names the `corpora`."""
+    try:
+        yield from measured
+    except PelError as error:
+        raise PelError(f"{corpora}: {error}") from error
 
 
 def _format(key: str, value: float | None) -> str:

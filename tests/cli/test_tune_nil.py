@@ -54,6 +54,7 @@ def test_it_writes_the_threshold_and_nothing_else(run, pipeline):
         "lexical": None,
         "vectors": "entity",
         "precision": "float",
+        "top_k": 16,
     }
     assert written.pop("tuned_with") == tuned_with
     assert written == {"other": 1, "nil_threshold": pytest.approx(0.5)}

@@ -25,14 +25,8 @@ def kb(tmp_path):
 
 
 def linker(kb, similarity="dot", fingerprint="a", score=None):
-    loss = SimpleNamespace(similarity=similarity)
-    attrs = {"score": score or Dual()}
-    return SimpleNamespace(
-        kb=kb,
-        objective=SimpleNamespace(loss=loss),
-        fingerprints={"entity": fingerprint},
-        model=SimpleNamespace(attrs=attrs),
-    )
+    attrs = {"score": score or Dual(), "settings": {"similarity": similarity}}
+    return SimpleNamespace(kb=kb, fingerprints={"entity": fingerprint}, model=SimpleNamespace(attrs=attrs))
 
 
 def test_beside_dot_products_they_grow_with_the_vectors(kb):

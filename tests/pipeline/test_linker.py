@@ -691,10 +691,6 @@ def test_mentions_whose_gold_is_not_in_the_kb_give_no_loss(tmp_path):
         ({"model": {"similarity": "dot"}}, r"similarity = 'dot' does not go with the loss"),
         ({"model": {"precision": "fp8"}}, "precision is 'fp8'"),
         ({"top_k": 0}, "top_k = 0; it must be at least 1"),
-        (
-            {"model": {"@architectures": "spacy.TextCatBOW.v3", "ngram_size": 1}},
-            'section with "@architectures": "spacy_pel.B',
-        ),
     ],
 )
 def test_a_wrong_setting_is_named(config, message):

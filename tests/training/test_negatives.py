@@ -112,7 +112,8 @@ def test_independent_draws_come_with_their_probability(p):
     index, query = VectorIndex.build(vectors), np.array([[1.0, 0.0]], dtype="float32")
     sampler, rng, scale = MixedNegatives(2, p=p, draw="iid", pool=5), np.random.default_rng(0), 4.0
     drawn = [sampler.sample(rng, [[0, 2]], 5, query, index, scale) for _ in range(8000)]
-    rows, log_q = (np.concatenate(part).ravel() for part in zip(*drawn, strict=True))
+    rows, log_q = (np.concatenate([getattr(one, part) for one in drawn]).ravel() for part in ("places", "log_q"))
+    assert {one.n_hard.tolist()[0] for one in drawn} == {2 * p // 100}
     softmax = np.exp(scale * np.cos(angles)) * [0, 1, 0, 1, 1]
     expected = p / 100 * softmax / softmax.sum() + (1 - p / 100) * np.array([0, 1, 0, 1, 1]) / 3
     np.testing.assert_allclose(np.bincount(rows, minlength=5) / len(rows), expected, atol=0.015)
