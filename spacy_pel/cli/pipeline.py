@@ -168,7 +168,10 @@ def check_new_pipeline(out: Path, force: bool) -> None:
         return
     if not (out / "config.cfg").is_file():
         raise PelError(f"{out} is there already and is no pipeline; name another folder.")
-    if others := strangers(out, "|".join(map(re.escape, (*OF_PIPELINES, *sections_of_config(out))))):
+    sections = sections_of_config(out)
+    if not sections:
+        raise PelError(f"{out}: its config.cfg names no component; remove the folder yourself, or name another.")
+    if others := strangers(out, "|".join(map(re.escape, (*OF_PIPELINES, *sections)))):
         raise PelError(f'{out} holds "{min(others)}", which is no part of a pipeline; name another folder.')
     if not force:
         raise PelError(f"{out} is there already; name another folder or add --force to replace it.")

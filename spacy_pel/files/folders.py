@@ -17,7 +17,7 @@ from .exchange import exchange
 from .locks import locked
 
 logger = logging.getLogger("spacy_pel")
-OF_SYSTEMS = r"\.DS_Store|\.directory|Thumbs\.db|desktop\.ini|\.nfs\w+"
+OF_SYSTEMS = r"\.DS_Store|\._.*|\.gitattributes|\.directory|Thumbs\.db|desktop\.ini|\.nfs\w+"
 
 
 @contextmanager

@@ -154,7 +154,8 @@ class Layout:
                 _write(folder, state, {"parts": parts, "notes": dict(notes)})
             except BaseException:
                 now = self.read_before_writing(folder)  # what failed may have come behind the writing of `cfg`
-                clean(folder, {part["name"] for part in now.parts.values()} | set(kept.values()) if now else old)
+                named = old if now is None or not now.has_hashes else {part["name"] for part in now.parts.values()}
+                clean(folder, named | set(kept.values()))
                 raise
             clean(folder, {part["name"] for part in parts.values()})
 

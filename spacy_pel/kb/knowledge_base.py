@@ -34,7 +34,8 @@ from .records.store import RecordStore, State
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
 # Those of formats 2 and 3 lay beside the records
-FILES = rf"{re.escape(ENTITIES)}(-journal|-wal|-shm)?|{FOLDER}|names|vectors-\d+\.(npy|faiss)|\..+\.(new|old)-\w+"
+FILES = rf"{re.escape(ENTITIES)}(-journal|-wal|-shm)?|{FOLDER}|names|vectors-\d+\.(npy|faiss)(\.flat)?(\.part)?"
+LEFT = r"\..+\.(new|old)-\w+"  # by killed processes, see `files.folders`
 
 
 class KnowledgeBase(Mapping[str, Entity]):
@@ -99,7 +100,7 @@ class KnowledgeBase(Mapping[str, Entity]):
                 anything else is at `path`, which is never replaced.
         """
         path = Path(path).absolute()
-        check_replaceable(path, FILES)
+        check_replaceable(path, f"{FILES}|{LEFT}")
         if path.exists() and not overwrite:
             raise PelError(
                 f"{path}: is there already; choose another folder or replace it with --force (overwrite=True)."
@@ -378,7 +379,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         path = Path(path).absolute()
         if path.exists() and path.samefile(self.path):
             return self
-        check_replaceable(path, FILES)
+        check_replaceable(path, f"{FILES}|{LEFT}")
         self._notice_changes()
         own = {key: record for key, record in self.meta["indexes"].items() if indexes is None or key in indexes}
         with new_folder(path) as folder:

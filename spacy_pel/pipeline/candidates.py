@@ -18,6 +18,7 @@ from ..errors import PelError
 from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
 from ..kb.version import kb_version, vectors_version
+from ..mentions.abbreviations import long_forms
 from ..mentions.gold import GoldMention
 from ..search.search import Found
 
@@ -40,7 +41,7 @@ class Candidates(NamedTuple):
 
 class KeptCandidates:
     """What a linker finds for mentions, by the text of their Docs, their places in it and what else is read of a Doc:
-    its other mentions, and abbreviations that another component has found. The first `MOST_KEPT` are kept, which bounds
+    its other mentions, and its abbreviations. The first `MOST_KEPT` are kept, which bounds
     memory and file where a corpus has new Docs in every epoch; others are searched each time."""
 
     def __init__(self, linker: Any, top_n: int, path: Path | None = None) -> None:
@@ -88,8 +89,8 @@ class KeptCandidates:
         linked_in = self._linker.reading.linked_in
         if linked_in is None:
             return _digest(doc.text)
-        found = doc._.abbreviations if Doc.has_extension("abbreviations") else ()
-        return _digest(repr((doc.text, sorted(map(_place, linked_in(doc))), sorted(map(_place, found)))))
+        forms = sorted((start, end, long.text) for (start, end), long in long_forms(doc).items())
+        return _digest(repr((doc.text, sorted(map(_place, linked_in(doc))), forms)))
 
     def _keep(self, found: dict[str, Candidates]) -> None:
         """Keep what was `found` for mentions that are new, as far as there is room, in the file too."""

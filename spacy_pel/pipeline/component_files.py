@@ -102,6 +102,8 @@ def read_component(
     parts = [part for part in ("vocab", "model") if part not in excluded]
     for part in parts:
         saved.check(part)
+    precision = component.model.attrs["settings"]["precision"]
+    loaded = load(saved.path("model") or path / "model", precision) if "model" in parts else None
     if STATE not in excluded:
         try:
             read_state(saved.state)
@@ -109,9 +111,8 @@ def read_component(
             raise PelError(f"{path / STATE}: what was tuned cannot be read ({error}); tune it again.") from error
     if "vocab" in parts and (vocab := saved.path("vocab")):
         component.vocab.from_disk(vocab, **VOCAB)
-    if "model" in parts:
-        precision = component.model.attrs["settings"]["precision"]
-        component.set_model(load(saved.path("model") or path / "model", precision))
+    if loaded is not None:
+        component.set_model(loaded)
 
 
 def _in(part: str, excluded: set[str]) -> bool:

@@ -129,10 +129,15 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             return [None] * len(docs)
         if not self.trains_behind():
             warn_without_mentions(docs, self.name, self.settings.spans_key)
+        wanted = self.candidates_wanted(self.settings.max_candidates)
+        links = iter(self.linked([span for spans in mentions for span in spans], wanted))
+        return [[next(links) for _ in spans] for spans in mentions]
+
+    def linked(self, spans: Sequence[Span], k: int) -> list[Link]:
+        """What `spans` are linked to, with `k` candidates each; NIL without any where their label is discarded."""
         discarded = self.settings.labels_discard
-        wanted = [span for spans in mentions for span in spans if span.label_ not in discarded]
-        links = iter(self.links(self.find(wanted, self.candidates_wanted(self.settings.max_candidates))))
-        return [[Link(NIL, []) if span.label_ in discarded else next(links) for span in spans] for spans in mentions]
+        links = iter(self.links(self.find([span for span in spans if span.label_ not in discarded], k)))
+        return [Link(NIL, []) if span.label_ in discarded else next(links) for span in spans]
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link] | None]) -> None:
         """Write what `predict` found to the Docs."""
@@ -160,7 +165,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
 
     def rank(self, spans: Sequence[Span], k: int, *, search: Optional["Search"] = None) -> list[RankedIds]:
         """The `k` best entities of every span, of any Docs, as (id, score), best first; none of a span without any word
-        piece. Whatever `k` is, they are the best of `top_k` candidates or more. search: another than that of the KB.
+        piece. Where `k` is more than `top_k`, others of a deeper search stand behind the best of `top_k`.
+        search: another than that of the KB.
 
         Raises:
             PelError: Without a KB that is indexed with this encoder, and where names count, for a KB of format 2.
@@ -467,9 +473,9 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         return self
 
     def __reduce__(self) -> tuple:
-        from .saving import pickled
+        from .saving import kept_handler, pickled
 
-        return *pickled(self, self._folder), (self.session is not None, self.get_error_handler())
+        return *pickled(self, self._folder), (self.session is not None, kept_handler(self))
 
     def __setstate__(self, state: tuple[bool, Callable]) -> None:
         in_training, error_handler = state

@@ -188,18 +188,23 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         if linker.session is None and not all(link.kb_id for link in before):
             warn_of_no_links(self.name, linker.name)
         if linker.session is None and linker.listener_map.get(self.name) is not self:
-            before = self._found_for_me(docs, before)
+            before = self._with_more([span for own in spans for span in own], before)
         ranked = iter(self.rerank([span for own in spans for span in own], before))
         links = [[next(ranked) for _ in own] for own in spans]
         return [[link._replace(candidates=link.candidates[:shown]) for link in own] for own in links]
 
-    def _found_for_me(self, docs: Sequence[Doc], before: Sequence[Link]) -> list[Link]:
+    def _with_more(self, spans: Sequence[Span], before: Sequence[Link]) -> list[Link]:
         """What the linker says of mentions that it has linked without the ranker in view, with as many candidates as
-        this wants: spaCy tells it of components that are enabled when the pipeline changes, and of no others."""
-        linker = self.require_linker()
-        linker.find_listeners(self)
-        anew = [link for links in linker.predict(docs) for link in links or ()]
-        return [new if old.candidates else old for old, new in zip(before, anew, strict=True)]
+        this wants: spaCy tells it of components that are enabled when the pipeline changes, and of no others. What
+        another component has made of its candidates stays."""
+        linker, wanted = self.require_linker(), self.settings.top_n
+        few = [i for i, link in enumerate(before) if 0 < len(link.candidates) < wanted]
+        links = list(before)
+        for i, link in zip(few, linker.linked([spans[i] for i in few], wanted), strict=True):
+            known = {id_ for id_, _ in before[i].candidates}
+            if known == {id_ for id_, _ in link.candidates[: len(known)]}:
+                links[i] = link
+        return links
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write what `predict` found to the Docs."""
@@ -389,8 +394,9 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
     def __reduce__(self) -> tuple:
         from .ranker_saving import pickled
+        from .saving import kept_handler
 
-        return *pickled(self), (self.linker, self.get_error_handler())
+        return *pickled(self), (self.linker, kept_handler(self))
 
     def __setstate__(self, state: tuple["PelLinker | None", Callable]) -> None:
         linker, error_handler = state

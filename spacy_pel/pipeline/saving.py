@@ -13,11 +13,13 @@ stays where it is if it lies in the folder already.
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
+from spacy.util import raise_error
 from spacy.vocab import Vocab
 from thinc.api import Model
 
@@ -106,6 +108,7 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
 
     def load_model(folder: Path, precision: str) -> Model:
         model = load(folder, precision)
+        linker.settings.check_threshold(model.attrs["settings"]["similarity"])
         warn_of_other_architecture(linker, model, path)
         return model
 
@@ -160,8 +163,19 @@ def pickled(linker: Any, folder: TemporaryFolder | None) -> tuple[Callable, tupl
     goes_along = folder is not None and kb is not None and lies_in(kb, folder.path)
     data = linker.to_bytes(exclude=("vocab",) if goes_along else ("vocab", FOLDER))
     parts = {"name": linker.name, "objective": linker.objective, "settings": linker.settings, "scorer": linker.scorer}
-    own = linker.model.attrs["settings"]["precision"]
-    return linker_from_parts, (type(linker), linker.vocab, parts, data, None if goes_along else kb, goes_along, own)
+    settings = linker.model.attrs["settings"]
+    own = settings["precision"], settings["similarity"]
+    return linker_from_parts, (type(linker), linker.vocab, parts, data, None if goes_along else kb, goes_along, *own)
+
+
+def kept_handler(component: Any) -> Callable:
+    """The error handler of a component, to be pickled with it; the default one where it cannot be, as a lambda."""
+    handler = component.get_error_handler()
+    try:
+        pickle.dumps(handler)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return raise_error
+    return handler
 
 
 def linker_from_parts(
@@ -170,11 +184,13 @@ def linker_from_parts(
     parts: dict[str, Any],
     data: bytes,
     kb: KnowledgeBase | None,
-    kb_in_data: bool = False,
-    precision: str = "auto",
+    kb_in_data: bool,
+    precision: str,
+    similarity: str,
 ) -> CanBeSaved:
-    """A linker that was pickled: of the class `kind`, with its other arguments, its bytes, its KB and its precision."""
-    linker = kind(vocab, make_bi_encoder(precision=precision), **parts)
+    """A linker that was pickled: of the class `kind`, with its other arguments, its bytes, its KB, and the settings of
+    its model that others depend on."""
+    linker = kind(vocab, make_bi_encoder(precision=precision, similarity=similarity), **parts)
     linker.from_bytes(data, exclude=("vocab",) if kb_in_data else ("vocab", FOLDER))
     if kb is not None:
         linker.set_kb(kb)

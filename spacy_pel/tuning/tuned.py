@@ -66,6 +66,10 @@ class TuningContext(NamedTuple):
         settings, precision = linker.settings, linker.model.attrs["settings"]["precision"]
         return cls.of(linker.kb, weights, settings.vectors, precision, settings.top_k)
 
+    def to_dict(self) -> dict[str, Any]:
+        """What is written of it; nothing of what is not known."""
+        return {key: value for key, value in self._asdict().items() if key != "top_k" or value is not None}
+
     def is_another_kb(self, other: TuningContext) -> bool:
         """Whether the KB of `other` is another build, or has changed by a tenth."""
         return self.build != other.build or abs(self.entities - other.entities) > CHANGED * self.entities
@@ -164,7 +168,7 @@ class Tuned:
             None if self.name_weights is None else self.name_weights.as_setting(),
             self.nil_threshold,
             None if self.calibration is None else list(self.calibration),
-            *(None if one is None else one._asdict() for one in (self.context, self.names_context)),
+            *(None if one is None else one.to_dict() for one in (self.context, self.names_context)),
             None if self.decision is None else self.decision.to_dict(),
         )
         return {key: value for key, value in zip(self.KEYS, values, strict=True) if value is not None}

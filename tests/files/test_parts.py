@@ -108,6 +108,19 @@ def test_what_fails_behind_the_cfg_leaves_what_is_new(tmp_path, monkeypatch, rai
     assert values(tmp_path / "one") == {"new"} and names(tmp_path / "one") == ["cfg", "kb", "model", "notes.txt"]
 
 
+def test_a_writer_that_fails_beside_what_an_earlier_version_saved(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "cfg").write_text('{"value": "old"}')
+
+    def fail(path: Path) -> None:
+        path.mkdir()
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        LAYOUT.write(tmp_path, {"value": "new"}, {"kb": fail})
+    assert names(tmp_path) == ["cfg", "model"] and LAYOUT.read(tmp_path).parts.keys() == {"model"}
+
+
 def test_a_state_that_has_changed_meanwhile_is_not_replaced(tmp_path):
     write(tmp_path / "one", "old")
     before = read_state(tmp_path / "one")

@@ -308,6 +308,8 @@ def test_pickle(trained):
     linker = pickle.loads(pickle.dumps(trained.get_pipe("pel_linker")))
     trained.get_pipe("pel_linker").set_error_handler(raise_error)
     assert linker.get_error_handler() is ignore_error
+    linker.set_error_handler(lambda *_: None)
+    assert pickle.loads(pickle.dumps(linker)).get_error_handler() is raise_error, "that one cannot be pickled"
     for doc, gold in zip(unlinked(trained), GOLD):
         assert links(linker(doc)) == gold
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import spacy
+from spacy.language import Language
 from spacy.pipeline.functions import merge_entities
 from spacy.tokens import Doc, Span
 from tiny import (
@@ -128,6 +129,31 @@ def test_enabled_after_loading_it_ranks_as_many(saved, nlp, monkeypatch, change)
     other = spacy.blank("en")
     other.add_pipe("pel_linker", source=nlp)
     assert ids_of(nlp.pipe(make_docs(nlp))) == expected, "as before it was lent to another pipeline"
+    assert {len(ids) for _, ids in ids_of(other.pipe(make_docs(other)))} == {3}, "which has no ranker"
+
+
+@Language.component("only_first")
+def only_first(doc):
+    for ent in doc.ents:
+        ent._.kb_ents = ent._.kb_ents[-1:]
+    return doc
+
+
+def test_enabled_after_loading_it_leaves_what_another_component_has_chosen(saved):
+    late = spacy.load(saved / "pipeline", disable=["pel_ranker"])
+    late.add_pipe("only_first", after="pel_linker")
+    late.enable_pipe("pel_ranker")
+    assert [len(ids) for _, ids in ids_of(late.pipe(make_docs(late)))] == [1] * N_MENTIONS
+
+
+@pytest.mark.parametrize("abbreviations", [None, [{"short_text": "MI"}]], ids=repr)
+def test_candidates_of_docs_with_other_abbreviations_than_spans(nlp, linker, abbreviations):
+    if not Doc.has_extension("abbreviations"):
+        Doc.set_extension("abbreviations", default=None)
+    doc = make_docs(nlp)[0]
+    doc._.abbreviations = abbreviations
+    (found, *_) = KeptCandidates(linker, 2).of(gold_mentions(doc))
+    assert len(found.ids) == 2
 
 
 def test_of_two_linkers_the_one_before_it_counts(nlp, linker, ranker):

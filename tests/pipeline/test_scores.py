@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import spacy
@@ -16,6 +18,7 @@ from spacy_pel.models.scoring.bags import given
 from spacy_pel.search import scored_index
 from spacy_pel.search.parts import NAMES, SIMILARITY
 from spacy_pel.search.scored_index import ScoredIndex
+from spacy_pel.tuning.tuned import Tuned
 
 SCORES = {
     "multi": {"@architectures": "spacy_pel.MultiVectorScore.v1", "m": 3},
@@ -206,9 +209,16 @@ def test_a_linker_read_into_a_new_component_weighs_names_as_it_did(score, tmp_pa
     span = make_docs(nlp)[0].ents[0]
     assert again.rank([span], 3) == linker.rank([span], 3)
     again.nil_threshold = 20.0  # no cosine
+    assert pickle.loads(pickle.dumps(again)).threshold == 20.0
     cosine, *_ = make_pipeline(tmp_path / "encoder", make_kb(tmp_path / "other"))
-    with pytest.raises(PelError, match="a cosine lies between -1 and 1"):
-        again.set_model(cosine.get_pipe("pel_linker").model)
+    other = cosine.get_pipe("pel_linker")
+    other.index(progress=False)
+    other.tuned = Tuned(nil_threshold=0.25)
+    other.to_disk(tmp_path / "cosine")
+    for read in (lambda: again.set_model(other.model), lambda: again.from_disk(tmp_path / "cosine")):
+        with pytest.raises(PelError, match="a cosine lies between -1 and 1"):
+            read()
+    assert again.tuned.nil_threshold is None and again.rank([span], 3) == linker.rank([span], 3)
 
 
 @pytest.mark.parametrize("layout", ["shared", "per_mention"])

@@ -67,8 +67,8 @@ def _stream(faults: Faults, renamed: dict[str, str], skipped: Counter[str]) -> I
 
 
 def _rows(rows: Reader, faults: Faults) -> Iterator[tuple[int, list[str]]]:
-    """(line, row) of every row that is not empty. A quote that is not closed costs all lines up to the next one: in a
-    file with tabs, a field over several lines with a tab in it can be nothing else."""
+    """(line, row) of every row that is not empty. A quote that is not closed costs all lines up to the next one. Where
+    there is a next one, those of a file with tabs are told by their columns."""
     while True:
         line = rows.line_num + 1
         try:
@@ -81,11 +81,22 @@ def _rows(rows: Reader, faults: Faults) -> Iterator[tuple[int, list[str]]]:
             faults.add(line, PelError(f"{error}{where}; quote the field or correct the row"), count=last - line + 1)
         else:
             last = rows.line_num
-            if last > line and rows.dialect.delimiter == "\t" and any("\t" in field for field in row):
+            if last > line and rows.dialect.delimiter == "\t" and _has_swallowed(row):
                 opened_there = PelError(f"a field that begins with a quote goes on to line {last}; double the quote")
                 faults.add(line, opened_there, count=last - line + 1)
             elif any(row):
                 yield line, row
+
+
+def _has_swallowed(row: list[str]) -> bool:
+    """Whether a field of a row holds other rows: the lines in it have as many tabs as the row has, and the last as many
+    as lead to the column of the quote that closes the field."""
+    for place, field in enumerate(row):
+        _, *inner, last = field.split("\n") if "\n" in field else ("", "", "")
+        whole = all(line.count("\t") == len(row) - 1 for line in inner)
+        if whole and last.count("\t") == place > 0 and not last.startswith("\t"):
+            return True
+    return False
 
 
 def _renamed(columns: Sequence[str]) -> dict[str, str]:

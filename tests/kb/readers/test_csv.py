@@ -1,5 +1,7 @@
 """Entity records from CSV and TSV."""
 
+import csv
+
 import pytest
 
 from spacy_pel.errors import PelError
@@ -42,6 +44,10 @@ def test_a_quote_in_a_tsv_that_takes_rows_is_a_fault_of_all_of_them(tmp_path):
     with pytest.warns(UserWarning, match=r"kb\.tsv:502: a field that begins with a quote goes on to line 504"):
         found = list(records)
     assert [one.id for one in found[500:]] == ["F"] and found[-1].name == "two\nlines"
+    with (tmp_path / "written.tsv").open("w", newline="") as file:
+        defined = [("D1", "a", "First line.\n\tIndented.\nLast."), ("D2", "b", "x\ty\nz"), ("D3", "c", "q\n\t\tr\n\ts")]
+        csv.writer(file, delimiter="\t").writerows([("id", "name", "definition"), *defined])
+    assert [(one.id, one.name, one.definition) for one in read_csv(tmp_path / "written.tsv", strict=True)] == defined
     with pytest.raises(PelError, match="goes on to line 504"):
         list(read_csv(path, strict=True))
 
