@@ -173,8 +173,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     Raises:
         PelError: `cfg` is broken.
     """
-    stored = _read(folder / STATE) if (folder / STATE).exists() else {}
-    return {key: value for key, value in stored.items() if key != KEY}
+    return _parted(folder)[0]
 
 
 def write_state(folder: Path, state: Mapping[str, Any], *, before: Mapping[str, Any] | None = None) -> None:
@@ -185,12 +184,18 @@ def write_state(folder: Path, state: Mapping[str, Any], *, before: Mapping[str, 
         PelError: `cfg` is broken, cannot be written or holds another state by now, or another process saves here.
     """
     with alone(folder):
-        if before is not None and read_state(folder) != before:
+        there, block = _parted(folder)
+        if before is not None and there != before:
             raise PelError(
                 f"{folder / STATE}: another command has changed it meanwhile; nothing is written, so run this again."
             )
-        block = _read(folder / STATE).get(KEY) if (folder / STATE).exists() else None
         _write(folder, state, block)
+
+
+def _parted(folder: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The state in the `cfg` of `folder`, and what it says of parts; nothing where there is no `cfg`."""
+    stored = _read(folder / STATE) if (folder / STATE).exists() else {}
+    return {key: value for key, value in stored.items() if key != KEY}, stored.get(KEY)
 
 
 def _read(path: Path) -> dict[str, Any]:

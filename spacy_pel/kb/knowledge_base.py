@@ -33,9 +33,11 @@ from .records.store import RecordStore, State
 
 Metric = Literal["cosine", "dot"]
 ENTITIES = "entities.sqlite"
-# Those of formats 2 and 3 lay beside the records
-FILES = rf"{re.escape(ENTITIES)}(-journal|-wal|-shm)?|{FOLDER}|names|vectors-\d+\.(npy|faiss)(\.flat)?(\.part)?"
-LEFT = r"\..+\.(new|old)-\w+"  # by killed processes, see `files.folders`
+# The names in a KB folder. Vectors of formats 2 and 3 lay beside the records; the last are left by killed processes
+FILES = (
+    rf"{re.escape(ENTITIES)}(-journal|-wal|-shm)?|{FOLDER}|names|vectors-\d+\.(npy|faiss)(\.flat)?(\.part)?"
+    r"|\..+\.(new|old)-\w+"
+)
 
 
 class KnowledgeBase(Mapping[str, Entity]):
@@ -100,7 +102,7 @@ class KnowledgeBase(Mapping[str, Entity]):
                 anything else is at `path`, which is never replaced.
         """
         path = Path(path).absolute()
-        check_replaceable(path, f"{FILES}|{LEFT}")
+        check_replaceable(path, FILES)
         if path.exists() and not overwrite:
             raise PelError(
                 f"{path}: is there already; choose another folder or replace it with --force (overwrite=True)."
@@ -379,7 +381,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         path = Path(path).absolute()
         if path.exists() and path.samefile(self.path):
             return self
-        check_replaceable(path, f"{FILES}|{LEFT}")
+        check_replaceable(path, FILES)
         self._notice_changes()
         own = {key: record for key, record in self.meta["indexes"].items() if indexes is None or key in indexes}
         with new_folder(path) as folder:

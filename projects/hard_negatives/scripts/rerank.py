@@ -35,7 +35,7 @@ from thinc.api import Config
 from spacy_pel.cli.table import over_seeds
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.ranking import find_mentions
-from spacy_pel.files.atomic import write_atomically
+from spacy_pel.files.atomic import write_lines
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.entity import Entity
 from spacy_pel.mentions.gold import GoldMention, gold_of
@@ -80,7 +80,7 @@ def data(
             {"mention": mention_key(one.span), "text": one.span.text, "ids": own.ids, "scores": own.scores.tolist()}
             for one, own in zip(mentions, (one.found for one in found), strict=True)
         ]
-        write_atomically(candidates_of(name, split), "".join(f"{srsly.json_dumps(one)}\n" for one in lines).encode())
+        write_lines(candidates_of(name, split), map(srsly.json_dumps, lines))
     write_metrics(name, "retriever", measures(mentions, [line["ids"] for line in lines]) | {"scorer": "retriever"})
 
 
