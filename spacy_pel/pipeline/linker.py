@@ -5,7 +5,7 @@ Every `spacy.blank` imports it, so it imports spaCy only; torch, transformers an
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -179,7 +179,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         """`rank`, with what each score is made of and what was read of the text. What follows the best of `top_k`, and
         would decide otherwise, was found by a deeper search. unfiltered: whether any entity counts, whatever the
         settings allow."""
-        from ..search.find import find, followed
+        from ..search.find import find
         from .indexing import search_of
 
         check_ranked(spans, k)
@@ -191,10 +191,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         if search is not None:
             return find(self.model, kb, search, spans, reading._replace(depth=max(k, settings.top_k)))
         search = search_of(self.model, kb, self.fingerprints, self.name_weights, settings)
-        found = find(self.model, kb, search, spans, reading)
-        if k <= settings.top_k:
-            return found
-        return list(map(followed, found, find(self.model, kb, search, spans, reading._replace(depth=k)), repeat(k)))
+        return find(self.model, kb, search, spans, reading)
 
     @property
     def reading(self) -> "Reading":

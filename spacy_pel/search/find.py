@@ -28,7 +28,8 @@ class Reading(NamedTuple):
 
     Attributes:
         depth: How deep the KB is searched.
-        keep: How many candidates of each span are kept; None for all that were found.
+        keep: How many candidates of each span are kept; None for all that were found. Where it is more than `depth`,
+            others of a search as deep stand behind the best.
         allowed_for: From the label of a span to what its entity must have; None: any will do.
         resolve_abbreviations: Whether an abbreviation is read by its long form.
         linked_in: The mentions of a Doc, among which another name of one may stand, as it may among those that are
@@ -53,18 +54,6 @@ def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span],
         if by_other.top_score > found[i].top_score:
             found[i] = by_other
     return found[: len(spans)]
-
-
-def followed(found: Found, deeper: Found, k: int) -> Found:
-    """The candidates that were `found`, and behind them others of a `deeper` search, `k` in all."""
-    known = set(found.ids)
-    others = [i for i, id_ in enumerate(deeper.ids) if id_ not in known]
-    more = deeper.only(others[: max(k - len(found.ids), 0)])
-    return found._replace(
-        ids=found.ids + more.ids,
-        scores=np.concatenate([found.scores, more.scores]),
-        parts={name: np.concatenate([own, more.parts[name]]) for name, own in found.parts.items()},
-    )
 
 
 def reread(spans: Sequence[Span], texts: Sequence[str | None], reading: Reading) -> list[Span]:
@@ -130,7 +119,6 @@ def _find(
     wanted: Sequence[Allowed | None],
     reading: Reading,
 ) -> list[Found]:
-    depth = min(reading.depth, max(len(kb), 1))
     found = [Found([], np.empty(0, dtype=np.float32), {}, span) for span in spans]
     vectors, places = encode_spans(model, spans)
     place_of = places.tolist()
@@ -140,7 +128,10 @@ def _find(
             continue
         text_of = {place_of[i]: spans[i].text for i in numbers}
         queries = Queries(list(text_of.values()), vectors[np.array(list(text_of))], spans[0].doc.lang_)
-        said, named = _searched(kb, search, queries, depth, allowed, reading.keep)
+        said, named = _searched(kb, search, queries, reading.depth, allowed, reading.keep)
+        if reading.keep is not None and reading.keep > reading.depth:
+            _, deeper = _searched(kb, search, queries, reading.keep, allowed, reading.keep)
+            named = [_followed(*both, reading.keep) for both in zip(named, deeper, strict=True)]
         number_of = {place: number for number, place in enumerate(text_of)}
         for i in numbers:
             number = number_of[place_of[i]]
@@ -154,6 +145,7 @@ def _searched(
 ) -> tuple[np.ndarray, list[Named]]:
     """What is said of each query, and its candidates, all of one moment of the KB: where that has changed meanwhile,
     the search begins anew."""
+    depth = min(depth, max(len(kb), 1))
     for tries_left in reversed(range(TRIES)):
         before = kb.moment
         try:
@@ -168,6 +160,18 @@ def _searched(
             if kb.moment is before:
                 break
     return said, named
+
+
+def _followed(found: Named, deeper: Named, k: int) -> Named:
+    """The candidates that were `found`, and behind them others of a `deeper` search, `k` in all."""
+    ids, scores, parts = found
+    known = set(ids)
+    others = [i for i, id_ in enumerate(deeper[0]) if id_ not in known][: max(k - len(ids), 0)]
+    return (
+        ids + [deeper[0][i] for i in others],
+        np.concatenate([scores, deeper[1][others]]),
+        {name: np.concatenate([own, deeper[2][name][others]]) for name, own in parts.items()},
+    )
 
 
 def _named(kb: KnowledgeBase, scored: Scored) -> Iterator[Named]:

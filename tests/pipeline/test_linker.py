@@ -276,13 +276,16 @@ def test_bytes(trained):
     assert [links(again(doc)) for doc in unlinked(again)] == GOLD
 
 
-def test_a_deeper_search_decides_as_the_pipeline_does(trained):
-    linker = trained.get_pipe("pel_linker")
+def test_a_deeper_search_decides_as_the_pipeline_does(trained, monkeypatch):
+    linker, asked = trained.get_pipe("pel_linker"), []
     spans = [ent for doc in make_docs(trained) for ent in doc.ents]
     settings = linker.settings
     linker.settings = replace(settings, top_k=2, max_candidates=2)
-    own, deep = linker.find(spans, 2), linker.find(spans, 9)
+    own = linker.find(spans, 2)
+    monkeypatch.setattr("spacy_pel.search.find.encode_spans", lambda *args: asked.append(1) or encode_spans(*args))
+    deep = linker.find(spans, 9)
     linker.settings = settings
+    assert asked == [1], "mentions were encoded again for the deeper search"
     for few, many in zip(own, deep, strict=True):
         assert many.ids[: len(few.ids)] == few.ids and len(set(many.ids)) == len(many.ids) == len(many.scores) == 9
         np.testing.assert_array_equal(many.evidence, few.evidence)
