@@ -8,6 +8,7 @@ behind it, and each sees the mention and itself: the mention, which sees itself 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,14 @@ from thinc.api import Model, to_numpy
 from thinc.types import Floats2d
 from torch import nn
 
-from ..checks import check_choice, refused
+from ..checks import check_choice, check_flag, refused
 from ..errors import PelError
 from ..kb.entity import Entity
 from .encoder import Tower, make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder, check_fits
 from .inputs import ALIASES, RowBuilder, RowSettings
 from .nearest_names import nearest_first
-from .pair_rows import all_behind, behind
+from .pair_rows import all_behind, behind, sharing_room
 from .pooling import Pooling
 from .precision import check_precision
 from .shared_rows import SharedRows
@@ -111,6 +112,7 @@ def make_cross_encoder(
     precision: str = "auto",
     context: int | None = None,
     rows: str = PAIRS,
+    share_room: bool = False,
 ) -> Model[Rows, Floats2d]:
     """Build a cross-encoder without weights. An `encoder_loader` gives it those.
 
@@ -126,6 +128,8 @@ def make_cross_encoder(
         rows: "pairs": a mention stands in a row with each of its candidates, and both see one another. "mentions": in
             one row with all, which see it and not one another, and it sees none; a score is made of the candidate's
             states. That is for encoders of BERT's kind.
+        share_room: Whether either part of a row may be longer by what the other leaves, as in Wiatrak et al. 2022; for
+            `rows = "pairs"`.
 
     Returns:
         The rows of n pairs to scores (n, 1).
@@ -142,8 +146,14 @@ def make_cross_encoder(
         raise refused(
             SECTION, "pooling", pooling, f'make it "mean", or rows = "{PAIRS}": the first token sees no entity'
         )
+    check_flag(SECTION, "share_room", share_room)
+    if share_room and rows == MENTIONS:
+        raise refused(SECTION, "share_room", share_room, f'leave it out, or make rows = "{PAIRS}"')
     read = "first" if aliases == NEAREST else aliases
     row_settings = RowSettings(mention_length, entity_length, entity_template, read, context, section=SECTION)
+    if share_room:
+        both = mention_length + entity_length
+        row_settings = replace(row_settings, mention_length=both, entity_length=both)
     tower = make_tower(PairTower(Pooling("cls" if pooling == POOLER else pooling, unit_length=False), precision))
     tower.attrs.update({"settings": settings, "row_settings": row_settings, "row_builder": None})
     return tower
@@ -158,14 +168,13 @@ def set_encoder(model: Model, encoder: PretrainedEncoder, head: nn.Module | None
     """
     if encoder.for_entities is not None:
         raise PelError(f"{SECTION}: one transformer reads mention and entity; leave entity_name of the encoder out.")
-    settings = model.attrs["row_settings"]
-    check_fits(settings.mention_length + settings.entity_length - 1, encoder, SECTION)
+    check_fits(sum(_longest(model)) - 1, encoder, SECTION)
     kind = encoder.transformer.config.model_type
     if model.attrs["settings"]["rows"] == MENTIONS and kind != "bert":
         raise refused(
             SECTION, "rows", MENTIONS, f'make it "{PAIRS}": that is for encoders of the kind bert, not {kind}'
         )
-    model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, settings)
+    model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
     module = pair_tower(model)
     module.head = head or new_head(model.attrs["settings"]["pooling"], encoder)
     module.separator = encoder.tokenizer.sep_token_id
@@ -217,9 +226,17 @@ def rows_of_pairs(
     windows = builder.windows(spans)
     mention_of = np.repeat(np.arange(len(spans)), [len(own) for own in candidates])
     entities = _entity_rows(model, [span.text for span in spans], candidates)
+    if model.attrs["settings"]["share_room"]:
+        return sharing_room(windows, entities, mention_of, _longest(model), builder.markers)
     if model.attrs["settings"]["rows"] == PAIRS:
         return behind(windows, entities, mention_of)
     return all_behind(windows, entities, mention_of)
+
+
+def _longest(model: Model) -> tuple[int, int]:
+    """The lengths of the part of a mention, and of that of an entity, in its settings."""
+    settings = model.attrs["settings"]
+    return settings["mention_length"], settings["entity_length"]
 
 
 def _entity_rows(model: Model, mentions: Sequence[str], candidates: Sequence[Sequence[Entity]]) -> TokenRows:

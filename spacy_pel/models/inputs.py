@@ -158,13 +158,8 @@ class RowBuilder:
             return []
         if self.settings.context is not None:
             left, right = left[max(len(left) - self.settings.context, 0) :], right[: self.settings.context]
-        room = self.settings.mention_length - 4
-        mention = mention[:room]
-        room -= len(mention)
-        n_right = min(len(right), max(room - len(left), room - room // 2))
-        n_left = min(len(left), room - n_right)
-        left = left[len(left) - n_left :]
-        return [*self._cls, *left, *self._start, *mention, *self._end, *right[:n_right], *self._sep]
+        left, mention, right = fitted(left, mention, right, self.settings.mention_length - 4)
+        return [*self._cls, *left, *self._start, *mention, *self._end, *right, *self._sep]
 
     def entities(self, entities: Iterable[Entity]) -> TokenRows:
         """Make one row an entity, of at most `entity_length` tokens."""
@@ -190,6 +185,16 @@ class RowBuilder:
             row += field + separator
         row += fields[-1]
         return row[: self.settings.entity_length - 1] + self._sep
+
+
+def fitted(left: list[int], mention: list[int], right: list[int], room: int) -> tuple[list[int], list[int], list[int]]:
+    """Cut the tokens of a mention, and those around it, to `room` in all: half of what the mention leaves is for either
+    side, and what one side does not need for the other."""
+    mention = mention[:room]
+    room -= len(mention)
+    n_right = min(len(right), max(room - len(left), room - room // 2))
+    n_left = min(len(left), room - n_right)
+    return left[len(left) - n_left :], mention, right[:n_right]
 
 
 def describe(entity: Entity, aliases: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..kb.stretches import stretches
+from .inputs import fitted
 from .shared_rows import SharedRows
 from .token_rows import TokenRows
 
@@ -18,6 +19,37 @@ def behind(mentions: TokenRows, entities: TokenRows, mention_of: np.ndarray) -> 
         mention_of: (n,), the number of the mention of each.
     """
     return _end_to_end(mentions.take(mention_of), _without_first(entities))
+
+
+def sharing_room(
+    mentions: TokenRows, entities: TokenRows, mention_of: np.ndarray, longest: tuple[int, int], markers: tuple[int, int]
+) -> TokenRows:
+    """As `behind`, of rows that are still as long as both together may be: each is cut to what is `longest` of a
+    mention, or of an entity, and to that much more as the other leaves of it.
+
+    Args:
+        mentions: m rows.
+        entities: n rows.
+        mention_of: (n,), the number of the mention of each.
+        longest: A mention row, and an entity row with its first token.
+        markers: The token ids before and behind a mention.
+    """
+    wanted = mentions.lengths[mention_of]
+    of_entity = np.minimum(entities.lengths, np.maximum(longest[1], sum(longest) - wanted))
+    of_mention = np.minimum(wanted, sum(longest) - of_entity)
+    pairs = list(zip(mention_of.tolist(), of_mention.tolist(), strict=True))
+    windows = {pair: _cut_window(mentions[pair[0]].tolist(), pair[1], markers) for pair in dict.fromkeys(pairs)}
+    cut = [[*entities[i][: most - 1], entities[i][-1]] for i, most in enumerate(of_entity.tolist())]
+    return behind(TokenRows.from_lists(map(windows.__getitem__, pairs)), TokenRows.from_lists(cut), np.arange(len(cut)))
+
+
+def _cut_window(row: list[int], longest: int, markers: tuple[int, int]) -> list[int]:
+    """A mention row with fewer tokens around its mention, and in it where those are not enough."""
+    if len(row) <= longest:
+        return row
+    start, end = map(row.index, markers)
+    left, mention, right = fitted(row[1:start], row[start + 1 : end], row[end + 1 : -1], longest - 4)
+    return [row[0], *left, row[start], *mention, row[end], *right, row[-1]]
 
 
 def all_behind(mentions: TokenRows, entities: TokenRows, mention_of: np.ndarray) -> SharedRows:

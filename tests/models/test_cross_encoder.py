@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import spacy
 import torch
+from spacy.tokens import Doc
 from tiny import ENTITIES, make_docs, write_encoder
 from transformers import BertModel
 
@@ -70,6 +71,35 @@ def test_each_part_is_cut_by_itself(model):
     assert (rows.lengths <= mention + 15).all() and rows.lengths.max() == mention + 15
     for i in range(len(rows)):
         assert words(model, rows[i]).split(" [SEP] ")[0].count("aspirin") == mention - 4
+
+
+@pytest.mark.parametrize("name", ["after", "after " * 15, "after " * 60])
+@pytest.mark.parametrize("around", [0, 6, 60])
+def test_what_one_part_leaves_is_the_others(folder, name, around):
+    """As it is by hand: half of the row each, and what is left of a half is for the other."""
+    model = make(folder, share_room=True, entity_template="general", aliases="never")
+    words_of = ["after"] * around + ["aspirin"] + ["after"] * around
+    doc = Doc(NLP.vocab, words=words_of)
+    entity = Entity("X", name)
+    mention, own = 2 * around + 5, len(name.split()) + 3  # with [CLS], [SEP], [ENT] and the markers
+    of_entity = min(own, max(16, 36 - mention))
+    row = rows_of_pairs(model, [doc[around : around + 1]], [[entity]])[0]
+    left, right = words(model, row).split(" [SEP]", maxsplit=1)
+    assert len(left.split()) + 1 == min(mention, 36 - of_entity)
+    assert len(right.split()) + 1 == of_entity and right.endswith("[SEP]")
+    before, _, behind_it = left.partition(" [Ms] aspirin [Me]")
+    assert abs(before.count("after") - behind_it.count("after")) <= 1
+
+
+def test_parts_that_share_their_room_are_cut_like_others(folder, spans):
+    """Where each part is longer than its half."""
+    model, apart = make(folder, share_room=True), make(folder)
+    doc = NLP("aspirin " * 60)
+    long = [Entity("X", "after " * 60)]
+    for where, candidates in ((doc[30:31], long), (doc[0:1], long), (doc[0:50], long)):
+        one, other = (rows_of_pairs(own, [where], [candidates])[0] for own in (model, apart))
+        assert one.tolist() == other.tolist()
+    assert np.isfinite(score_pairs(model, spans[:3], [ENTITIES, [], ENTITIES[:2]])).all()
 
 
 def test_segments_tell_the_parts_apart(model, spans):
@@ -204,6 +234,9 @@ def test_an_encoder_without_segments_has_none(folder, tmp_path, spans):
             {"rows": "mentions", "pooling": "cls"},
             r"pooling = 'cls'; make it .mean., or rows = .pairs.: the first",
         ),
+        ({"rows": "mentions", "share_room": True}, "share_room = True; leave it out, or make rows = .pairs."),
+        ({"share_room": 1}, "share_room = 1; make it True or False"),
+        ({"mention_length": 50, "entity_length": 30, "share_room": True}, "rows of 79 tokens are longer than the 64"),
         ({"aliases": "some"}, r"\[components.pel_ranker.model\]: aliases is 'some'; choose one of .*, nearest"),
         ({"mention_length": 4}, r"\[components.pel_ranker.model\]: mention_length = 4"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
