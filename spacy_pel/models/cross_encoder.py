@@ -17,12 +17,13 @@ from spacy.tokens import Span
 from thinc.api import Model, to_numpy
 from thinc.types import Floats2d
 from torch import nn
+from torch.nn import functional
 
 from ..checks import check_choice, check_flag, refused
 from ..errors import PelError
 from ..kb.entity import Entity
 from .encoder import Tower, make_tower, set_transformer, tower_module
-from .encoder_loader import PretrainedEncoder, check_fits
+from .encoder_loader import PretrainedEncoder, check_fits, dropout_of
 from .inputs import ALIASES, RowBuilder, RowSettings
 from .nearest_names import nearest_first
 from .pair_rows import all_behind, behind, sharing_room
@@ -75,6 +76,13 @@ class PairTower(Tower):
         return {"token_type_ids": of_entity.long()}
 
 
+class LearningDropout(nn.Dropout):
+    """Dropout where what it is given has gradients, whatever the mode: see `Tower.train`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return functional.dropout(input, self.p, training=input.requires_grad)
+
+
 def blocks_of(mask: torch.Tensor, spots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What the tokens of rows (n, t) belong to, and their positions, where each of k candidates stands at its spot.
 
@@ -122,7 +130,8 @@ def make_cross_encoder(
         entity_template: See `spacy_pel.BiEncoder.v1`, for this and those that follow.
         aliases: "fallback", "first", "never", or "nearest": first, in the order of their likeness to the mention.
         pooling: Whose states a score is made of: "mean" (of all tokens), "cls" (the first), or "pooler" (the first
-            through the encoder's pooler, tanh(W x + b), as in Zhang & Stratos 2021; a new one where it has none).
+            through the encoder's pooler, tanh(W x + b), and its dropout, as in Zhang & Stratos 2021; a new pooler where
+            it has none).
         precision: See `spacy_pel.BiEncoder.v1`.
         context: The most word pieces on either side of a mention; None: all that fits.
         rows: "pairs": a mention stands in a row with each of its candidates, and both see one another. "mentions": in
@@ -187,7 +196,8 @@ def new_head(pooling: str, encoder: PretrainedEncoder) -> nn.Module:
     score = _new_linear(size, 1)
     if pooling != POOLER:
         return score
-    return nn.Sequential(encoder.pooler or _new_linear(size, size), nn.Tanh(), score)
+    activation = nn.Sequential(nn.Tanh(), LearningDropout(dropout_of(encoder.transformer.config)))
+    return nn.Sequential(encoder.pooler or _new_linear(size, size), activation, score)
 
 
 def _new_linear(size: int, width: int) -> nn.Linear:

@@ -177,6 +177,11 @@ def check_fits(longest: int, encoder: PretrainedEncoder, section: str = "[compon
         )
 
 
+def dropout_of(config: Any) -> float:
+    """The dropout of hidden states that the `config` of a transformer has; 0 where it names none."""
+    return next((float(getattr(config, key)) for key in DROPOUTS if hasattr(config, key)), 0.0)
+
+
 def _positions(transformer: Any) -> int | None:
     """Return the longest row an encoder takes. Those of RoBERTa's kind count from behind the padding's position."""
     padding = getattr(transformer.embeddings, "padding_idx", None)

@@ -140,6 +140,12 @@ def test_the_pooler_is_that_of_the_checkpoint_or_a_new_one(folder, spans, tmp_pa
         vector = bert.eval()(input_ids=ids, token_type_ids=segments).pooler_output[0]
         expected = pair_tower(model).head[-1](vector).item()
     assert score_pairs(model, spans[:1], [ENTITIES[:1]])[0] == pytest.approx(expected, abs=1e-5)
+    (dropout,) = (layer for layer in pair_tower(model).head.modules() if isinstance(layer, torch.nn.Dropout))
+    assert dropout.p == bert.config.hidden_dropout_prob == 0.1
+    save(model, tmp_path / "model")
+    assert score_pairs(load(tmp_path / "model", "fp32"), spans[:1], [ENTITIES[:1]])[0] == pytest.approx(
+        expected, abs=1e-5
+    )
     bert = BertModel.from_pretrained(folder, add_pooling_layer=False)
     bert.save_pretrained(write_encoder(tmp_path / "without"))
     head = pair_tower(make(tmp_path / "without", pooling="pooler")).head

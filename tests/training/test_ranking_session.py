@@ -17,7 +17,7 @@ from spacy_pel.models.cross_encoder import (
     score_pairs,
     set_encoder,
 )
-from spacy_pel.models.encoder import token_batches
+from spacy_pel.models.encoder import LAYERS, token_batches
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.training.adversarial import FGSM, TOKENS
 from spacy_pel.training.optimizer import AdamW
@@ -73,9 +73,10 @@ def test_a_candidate_that_is_neither_takes_no_part(choices):
     assert gradient[neither] == 0 and value < loss_and_gradient(scores, [one])[0]
 
 
+@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("tokens", TOKENS)
-def test_fgsm_steps_on_the_entity_alone_or_on_the_whole_row_and_hurts(model, choices, tokens):
-    session = RankingSession(model, FGSM(epsilon=0.02, tokens=tokens))
+def test_fgsm_steps_on_the_entity_alone_or_on_the_whole_row_and_hurts(model, choices, tokens, layer):
+    session = RankingSession(model, FGSM(epsilon=0.02, tokens=tokens, layer=layer))
     rows = rows_of_pairs(model, [one.span for one in choices], [one.candidates for one in choices])
     scores, backprop = model.begin_update(rows)
     value, d_scores = loss_and_gradient(scores, choices)
@@ -90,6 +91,24 @@ def test_fgsm_steps_on_the_entity_alone_or_on_the_whole_row_and_hurts(model, cho
     right = np.concatenate([one.right for one in choices])
     assert (adversarial[right] < scores[right]).all() and (adversarial[~right] > scores[~right]).all()
     assert loss_and_gradient(adversarial, choices)[0] > value
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_what_fgsm_adds_counts_by_its_weight(model, choices, layer):
+    """L(m, P) + λ L(m, P_adv) (eq. 8), and its gradient."""
+    module, losses, gradients = pair_tower(model), [], []
+    for weight in (0.5, 1.0, 2.0):
+        session = RankingSession(model, FGSM(epsilon=0.02, weight=weight, layer=layer))
+        losses.append(session.accumulate(choices) * len(choices))
+        gradients.append(module.transformer.encoder.layer[0].output.dense.bias.grad.clone())
+    rows = rows_of_pairs(model, [one.span for one in choices], [one.candidates for one in choices])
+    scores, backprop = model.begin_update(rows)
+    clean, d_scores = loss_and_gradient(scores, choices)
+    adversarial, _ = model.begin_update(rows.with_steps(session._steps(rows, backprop(d_scores))))
+    stepped, _ = loss_and_gradient(adversarial, choices)
+    assert losses == pytest.approx([clean + weight * stepped for weight in (0.5, 1.0, 2.0)], rel=1e-5)
+    torch.testing.assert_close(gradients[2] - gradients[1], 2 * (gradients[1] - gradients[0]), atol=1e-5, rtol=1e-3)
+    assert (gradients[1] - gradients[0]).abs().max() > 1e-4
 
 
 def test_gradients_are_those_of_the_mean_loss(model, choices, monkeypatch):

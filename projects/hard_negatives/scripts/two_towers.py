@@ -52,6 +52,9 @@ def run(
     output: Annotated[Path, typer.Argument(help="JSON to write")],
     steps: Annotated[int, typer.Option(help="Of the training on all 128")] = 20,
     seed: Annotated[int, typer.Option(help="Of mentions, entities and draws")] = 0,
+    pooling: Annotated[
+        str, typer.Option(help="The state of the first token (cls, as in the paper), or the mean")
+    ] = "cls",
 ) -> None:
     """Train two bi-encoders for each loss, one on the loss over all entities and one on 7 random negatives, and at each
     compare the gradient of the loss over all with the mean one of 7 negatives: random ones, hard ones, drawn by the
@@ -61,7 +64,7 @@ def run(
         for trained_on in ("all", "random"):
             torch.manual_seed(seed)
             rng = np.random.default_rng(seed)
-            model = make_bi_encoder(40, 32, similarity, aliases="first")
+            model = make_bi_encoder(40, 32, similarity, aliases="first", pooling=pooling)
             set_encoder(model, HFEncoder(str(encoder), dropout=0.0)())
             data = drawn_data(model, corpus, KnowledgeBase(kb), rng, seed)
             train(model, data, loss, steps, n_random=None if trained_on == "all" else NEGATIVES)
@@ -74,7 +77,7 @@ def run(
             rows.append(found | {"gradient": norm(model, data, exact)})
             typer.echo(rows[-1])
     output.parent.mkdir(parents=True, exist_ok=True)
-    srsly.write_json(output, {"seed": seed, "steps": steps, "rows": rows})
+    srsly.write_json(output, {"seed": seed, "steps": steps, "pooling": pooling, "rows": rows})
 
 
 @app.command()
