@@ -51,6 +51,7 @@ WRONG = [
     *((key, link(key), (*COUNT, 0)) for key in ("top_k", "max_candidates")),
     *((key, link(key), [v for v in (*COUNT, 0) if v is not None]) for key in ("n_probe", "search_threads")),
     ("search_threads", link("search_threads"), [100_000]),
+    ("exact_up_to", link("exact_up_to"), COUNT),
     *((key, link(key), TEXTS) for key in ("types", "labels_discard")),
     ("types_by_label", link("types_by_label"), ["X", 5, ["X"], {"X": "Disease"}, {5: ["a"]}, {"X": [5]}]),
     *((key, link(key), FLAG) for key in ("resolve_abbreviations", "overwrite", "use_gold_ents", "save_kb")),

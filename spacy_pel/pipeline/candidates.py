@@ -166,7 +166,7 @@ def _stamp(linker: Any) -> str:
     towers = linker.fingerprints, linker.mention_fingerprint
     kb_now = kb_version(kb), vectors_version(kb, linker.fingerprints.values())
     how = settings.top_k, settings.vectors, settings.resolve_abbreviations, settings.types, settings.types_by_label
-    how = *how, *settings.with_codes, settings.n_probe, settings.spans_key, READ
+    how = *how, *settings.with_codes, settings.n_probe, settings.exact_up_to, settings.spans_key, READ
     return _digest(repr((towers, kb_now, how, linker.name_weights)))
 
 

@@ -59,6 +59,7 @@ def make_linker(
     types_by_label: dict[str, list[str]],
     with_codes: list[str],
     n_probe: int | None,
+    exact_up_to: int,
     search_threads: int | None,
     overwrite: bool,
     use_gold_ents: bool,

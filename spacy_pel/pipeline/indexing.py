@@ -127,7 +127,10 @@ def search_of(
     """
     check_fingerprints(kb, fingerprints)
     score = score_of(model)
-    indexes = {kind: scored(kb.entity_index(fingerprint), score) for kind, fingerprint in fingerprints.items()}
+    indexes = {
+        kind: scored(kb.entity_index(fingerprint), score, settings.exact_up_to)
+        for kind, fingerprint in fingerprints.items()
+    }
     options: dict[str, Any] = {"n_probe": settings.n_probe, "threads": settings.search_threads}
     if compare_names is None:
         compare_names = weights is not None and weights.compare_texts

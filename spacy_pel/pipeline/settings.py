@@ -43,6 +43,8 @@ class LinkSettings:
         with_codes: Vocabularies, as `xrefs` in the KB name them, such as "ICD10CM": links have a code of one of them;
             empty for any entity.
         n_probe: Cells that are searched in a compressed index; None for as many as it was built with.
+        exact_up_to: Where pairs are scored (sum-of-max, poly-encoders): of how many entities all are. Of more, only
+            those are that own a vector near to one of the mention's.
         search_threads: Threads of a search; None for all that faiss takes.
         overwrite: Whether KB ids that are there are replaced.
         use_gold_ents: Whether training takes the mentions of the reference; False for those predicted entities that
@@ -65,6 +67,7 @@ class LinkSettings:
     types_by_label: Mapping[str, Sequence[str]] | None = None
     with_codes: Sequence[str] = ()
     n_probe: int | None = None
+    exact_up_to: int = 20_000
     search_threads: int | None = None
     overwrite: bool = True
     use_gold_ents: bool = True
@@ -74,6 +77,7 @@ class LinkSettings:
         check_count(SECTION, "top_k", self.top_k, least=1)
         check_count(SECTION, "max_candidates", self.max_candidates, least=1)
         check_count(SECTION, "n_probe", self.n_probe, least=1, optional=True)
+        check_count(SECTION, "exact_up_to", self.exact_up_to)
         check_count(SECTION, "search_threads", self.search_threads, least=1, most=MOST_THREADS, optional=True)
         for key in ("resolve_abbreviations", "overwrite", "use_gold_ents", "save_kb"):
             check_flag(SECTION, key, getattr(self, key))

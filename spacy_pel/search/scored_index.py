@@ -16,7 +16,7 @@ from ..kb.several import Several, Vectors, counts_of, flat
 from ..models.scoring.bags import given
 from ..models.scoring.score import PRODUCTS_AT_ONCE, Score
 
-EXACT_UP_TO = 20_000  # entities that are all scored
+EXACT_UP_TO = 20_000  # entities, unless a linker says otherwise: in training
 CANDIDATES = 16  # times k entities, about, that are scored of more
 VECTORS_AT_ONCE = 8_192  # of entities
 FOUND_AT_ONCE = 1 << 20  # vectors, by single vectors of mentions
@@ -25,16 +25,17 @@ FOUND_AT_ONCE = 1 << 20  # vectors, by single vectors of mentions
 class ScoredIndex:
     """Searches the vectors of an index by a score of pairs.
 
-    Of up to `EXACT_UP_TO` entities all are scored. Of more, those are that own the vectors nearest to any single vector
+    Of up to `exact_up_to` entities all are scored. Of more, those are that own the vectors nearest to any single vector
     of the mention: what is found has its exact score, and what has no vector near is missed.
 
     Args:
         index: What the entity tower has given.
         score: How it is scored.
+        exact_up_to: How many entities are all scored.
     """
 
-    def __init__(self, index: EntityIndex, score: Score) -> None:
-        self._index, self._score = index, score
+    def __init__(self, index: EntityIndex, score: Score, exact_up_to: int = EXACT_UP_TO) -> None:
+        self._index, self._score, self._exact_up_to = index, score, exact_up_to
 
     def search(
         self, queries: Vectors, k: int, within: EntityRows | None = None, **options: Any
@@ -47,7 +48,7 @@ class ScoredIndex:
         """The `k` entities with the best scores. Which of their vectors that is of means nothing: it is said to be the
         first. options: of the search for candidates, see `EntityIndex.nearest`."""
         rows = self._index.entities(within)
-        if len(rows) > EXACT_UP_TO:
+        if len(rows) > self._exact_up_to:
             scores, found = self._among_candidates(queries, k, within, options)
         else:
             scores, found = self._among_all(queries, k, rows)
@@ -144,6 +145,6 @@ class AnyIndex(Protocol):
     def similarities(self, queries: Any, numbers: np.ndarray, rows: EntityRows) -> tuple[np.ndarray, np.ndarray]: ...
 
 
-def scored(index: EntityIndex, score: Score) -> AnyIndex:
+def scored(index: EntityIndex, score: Score, exact_up_to: int = EXACT_UP_TO) -> AnyIndex:
     """`index`, searched by `score`: as it is, where the score is what it finds."""
-    return cast(AnyIndex, index) if score.one_vector else ScoredIndex(index, score)
+    return cast(AnyIndex, index) if score.one_vector else ScoredIndex(index, score, exact_up_to)

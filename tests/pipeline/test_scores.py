@@ -142,7 +142,7 @@ def test_of_many_entities_the_candidates_of_single_vectors_are_scored(score, tmp
     docs = make_docs(nlp)
     spans = [ent for doc in docs for ent in doc.ents]
     exact = linker.rank(spans, 3)
-    monkeypatch.setattr(scored_index, "EXACT_UP_TO", 4)
+    linker.exact_up_to = 4
     monkeypatch.setattr(ScoredIndex, "_among_all", lambda *_: pytest.fail("all are scored"))
     assert linker.rank(spans, 3) == exact  # so few are all candidates
     monkeypatch.setattr(scored_index, "FOUND_AT_ONCE", 1)
