@@ -5,6 +5,7 @@ from spacy.cli._util import app as spacy_app
 from . import (  # noqa: F401  (importing registers them)
     baselines,
     build_kb,
+    candidates,
     card,
     convert,
     distil,

@@ -18,9 +18,11 @@ pel_app = typer.Typer(
 )
 
 
-def command(name: str, app: typer.Typer = pel_app) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def command(
+    name: str, app: typer.Typer = pel_app, **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as `spacy pel NAME`, or under another `app`; an error that a user can mend becomes one line
-    on stderr, status 1."""
+    on stderr, status 1. options: those of typer."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -31,6 +33,6 @@ def command(name: str, app: typer.Typer = pel_app) -> Callable[[Callable[..., An
                 echo(f"✘ {error}", err=True)
                 raise typer.Exit(1) from error
 
-        return app.command(name)(run)
+        return app.command(name, **options)(run)
 
     return register

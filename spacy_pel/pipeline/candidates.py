@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import srsly
 from spacy.tokens import Doc, Span
+from spacy.training import Example
 from spacy.util import logger
 
 from ..errors import PelError
@@ -19,7 +20,7 @@ from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
 from ..kb.version import kb_version, vectors_version
 from ..mentions.abbreviations import long_forms
-from ..mentions.gold import GoldMention
+from ..mentions.gold import GoldMention, gold_mentions, with_successors
 from ..search.search import Found
 
 # What a linker reads, and what is kept of it, of this version
@@ -44,22 +45,28 @@ class KeptCandidates:
     its other mentions, and its abbreviations. The first `MOST_KEPT` are kept, which bounds
     memory and file where a corpus has new Docs in every epoch; others are searched each time."""
 
-    def __init__(self, linker: Any, top_n: int, path: Path | None = None) -> None:
+    def __init__(self, linker: Any, top_n: int, path: Path | None = None, found_by: Any | None = None) -> None:
         """Read what the file `path` holds, if it is of this linker, this KB and as many candidates or more.
 
         Args:
             linker: With its KB, indexed.
             top_n: How many candidates of a mention are kept.
             path: A file, to which goes what is found as soon as it is; None: nothing is read or written.
+            found_by: Another linker that finds them in the place of `linker`.
 
         Raises:
             PelError: The file is broken. Half a line at its end, as a killed training leaves it, is passed over.
         """
         self._linker, self._top_n, self._path = linker, top_n, path
+        self._finder = found_by or linker
         self._depth = top_n  # of what is kept
         self._goes_on = False  # whether the file has what is kept, in whole lines, so that more can be appended
         self._stamp = _stamp(linker)
         self._kept: dict[str, Candidates] = dict(self._read()) if path is not None and path.exists() else {}
+
+    def lacking(self, mentions: Sequence[GoldMention]) -> list[GoldMention]:
+        """Those of `mentions` that have none."""
+        return [one for key, one in zip(self._keys(mentions), mentions, strict=True) if key not in self._kept]
 
     def of(self, mentions: Sequence[GoldMention], *, progress: bool = False) -> list[Candidates]:
         """The candidates of each of `mentions`. progress: whether to show a bar.
@@ -67,15 +74,13 @@ class KeptCandidates:
         Raises:
             PelError: The file cannot be written.
         """
-        docs = {id(one.span.doc): one.span.doc for one in mentions}
-        digests = {key: self._read_of(doc) for key, doc in docs.items()}
-        keys = [f"{digests[id(one.span.doc)]} {_place(one.span)}" for one in mentions]
+        keys = self._keys(mentions)
         new = {key: mention for key, mention in zip(keys, mentions, strict=True) if key not in self._kept}
         known = {key: self._kept[key] for key in keys if key in self._kept}
         waiting = iter(new)
 
         def find(spans: list[Span]) -> Sequence[Found]:
-            found = self._linker.find(spans, self._depth)
+            found = self._finder.find(spans, self._depth)
             own = {key: _candidates(*one) for key, *one in zip(islice(waiting, len(spans)), spans, found, strict=True)}
             known.update(own)
             self._keep(own)
@@ -83,6 +88,12 @@ class KeptCandidates:
 
         find_mentions(find, list(new.values()), desc="Candidates", progress=progress)
         return [known[key]._replace(ids=known[key].ids[: self._top_n]) for key in keys]
+
+    def _keys(self, mentions: Sequence[GoldMention]) -> list[str]:
+        """Under what each is kept."""
+        docs = {id(one.span.doc): one.span.doc for one in mentions}
+        digests = {key: self._read_of(doc) for key, doc in docs.items()}
+        return [f"{digests[id(one.span.doc)]} {_place(one.span)}" for one in mentions]
 
     def _read_of(self, doc: Doc) -> str:
         """A digest of all that decides how the mentions of a Doc are read."""
@@ -145,6 +156,34 @@ class KeptCandidates:
             raise PelError(
                 f"{self._path}: holds no candidates ({error!r}); name another file as `candidates`."
             ) from error
+
+
+def found_by_another(
+    ranker: Any, other: Any, examples: Iterable[Example], path: Path, *, where: str
+) -> tuple[int, int]:
+    """Keep in the file `path` what the linker `other` finds for the gold mentions of `examples`, for a training of
+    `ranker`, which then takes it for what its own linker has found.
+
+    Args:
+        where: What to call `other`.
+
+    Returns:
+        Of how many mentions candidates were found, and how many had some already, which stay.
+
+    Raises:
+        PelError: The KBs of the two linkers have not the same entities, or the ranker cannot search.
+    """
+    linker = ranker.require_linker()
+    if kb_version(linker.kb)["records"] != kb_version(other.require_kb())["records"]:
+        raise PelError(
+            f"{where}: its KB has not the entities that the KB of {linker.name} has; index it with that one."
+        )
+    kept = KeptCandidates(linker, ranker.top_n, path, found_by=other)
+    annotated = [one for eg in examples for one in gold_mentions(eg.reference) if one.is_linked]
+    mentions = with_successors(annotated, linker.kb)
+    new = kept.lacking(mentions)
+    kept.of(new, progress=True)
+    return len(new), len(mentions) - len(new)
 
 
 def _candidates(mention: Span, found: Found) -> Candidates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -11,15 +12,19 @@ import pytest
 import spacy
 import torch
 from spacy.tokens import DocBin
-from spacy.util import load_model_from_config
+from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
-from tiny import SENTENCES, make_docs, make_examples, make_kb, make_pipeline, write_encoder
+from tiny import ENTITIES, SENTENCES, make_docs, make_examples, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
+from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.cross_encoder import pair_tower
+from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.pipeline.candidates import KeptCandidates
 from spacy_pel.pipeline.ranking import scores_of
 from spacy_pel.training.distillation import mention_key
 
@@ -167,6 +172,53 @@ def test_a_linker_is_trained_towards_what_the_ranker_says(folder):
     assert linker.fingerprints == was.fingerprints  # the towers that were trained
     assert nlp.update(make_examples(nlp), sgd=nlp.resume_training())["pel_linker"] > 0
     assert np.isfinite(linker.session.latest_batch.targets).any()
+
+
+def test_candidates_by_another_linker_are_what_a_ranker_learns_from(folder, tmp_path, monkeypatch):
+    """The file has them under the linker of the config, which then searches for none of these mentions."""
+    file, half = tmp_path / "candidates.jsonl", tmp_path / "half.spacy"
+    options = ("--initialize.components.pel_ranker.candidates", file, "--corpora.train.path", half)
+    shutil.copytree(folder / "linker", tmp_path / "copy")
+    other = spacy.load(tmp_path / "copy")
+    linker = other.get_pipe("pel_linker")
+    with torch.no_grad():
+        for weight in tower_module(linker.model.get_ref("mention_tower")).parameters():
+            weight += 0.3 * torch.randn_like(weight)
+    linker.set_model(linker.model)
+    linker.index(progress=False)
+    other.to_disk(tmp_path / "other")
+    docs = make_docs(other)
+    DocBin(docs=docs[:2]).to_disk(half)
+    config = folder / "ranker.cfg"
+    for words in ("of 4 mentions", "4 mentions have candidates"):
+        found = pel("candidates", config, tmp_path / "other", *options)
+        assert found.exit_code == 0 and words in " ".join(found.output.split()), found.output
+
+    nlp = load_model_from_config(load_config(config), auto_fill=True)
+    nlp._link_components()
+    ranker, own = nlp.get_pipe("pel_ranker"), nlp.get_pipe("pel_linker")
+    monkeypatch.setattr(type(own), "find", lambda *_, **__: pytest.fail("the ranker's own linker was asked"))
+    corpus = MentionCorpus(half)(nlp)
+    mentions = [one for eg in corpus for one in gold_mentions(eg.reference)]
+    kept = KeptCandidates(own, 6, file).of(mentions)
+    monkeypatch.undo()
+    spans = [one.span for one in mentions]
+    assert [one.ids for one in kept] == [one.ids for one in linker.find(spans, 6)]
+    assert [one.ids for one in kept] != [one.ids for one in own.find(spans, 6)] and ranker.linker is own
+
+
+def test_candidates_of_a_config_and_a_linker_that_do_not_go_together(folder, tmp_path):
+    plain = tmp_path / "plain.cfg"
+    plain.write_text((folder / "ranker.cfg").read_text().replace("candidates = ", "# "))
+    result = pel("candidates", plain, folder / "linker")
+    assert result.exit_code == 1 and "plain.cfg: name the file in" in " ".join(result.output.split())
+    result = pel("candidates", tmp_path / "none.cfg", folder / "linker")
+    assert result.exit_code == 1 and "none.cfg" in result.output
+    nlp, linker, _, _ = make_pipeline(folder / "encoder", make_kb(tmp_path / "kb", ENTITIES[:-1]))
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "linker")
+    result = pel("candidates", folder / "ranker.cfg", tmp_path / "linker")
+    assert result.exit_code == 1 and "its KB has not the entities" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("command", ["tune-ranker", "distil"])
