@@ -21,9 +21,11 @@ from scores import (
     Seed,
     Steps,
     clear,
+    command,
     config_of,
     corpus_of,
     is_there,
+    kb_of,
     kind_of,
     settings_of,
     train,
@@ -33,7 +35,7 @@ from spacy.util import minibatch
 from thinc.api import Config
 
 from spacy_pel.cli.table import over_seeds
-from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.evaluation.ranking import find_mentions
 from spacy_pel.files.atomic import write_lines
 from spacy_pel.files.hashes import sha256
@@ -44,6 +46,9 @@ from spacy_pel.models.cross_encoder import score_pairs
 from spacy_pel.training.distillation import mention_key
 
 JOINT = "joint"
+# The mean of all states in place of the pooler, and candidates by retrievers that were not trained on these mentions
+MEAN, CROSSED = "mean", "crossed"
+JOINTS = (JOINT, f"{JOINT}-{MEAN}", f"{JOINT}-{MEAN}-{CROSSED}")
 SCORERS = (*(score for score in SCORES if score != NCE), JOINT)
 JOINT_CONFIG, JOINT_RATE = Path("configs/ranker.cfg"), 1e-4
 AT_ONCE = 64  # mentions whose pairs are scored at once
@@ -97,8 +102,35 @@ def data(
 
 
 @app.command()
+def crossed(
+    retriever: Annotated[Path, typer.Argument(help="As for `data`")],
+    steps: Annotated[int, typer.Option(help="Optimiser steps of each half")] = 47,
+    seed: Seed = 0,
+    name: Data = "scores",
+    gpu_id: GPU = -1,
+) -> None:
+    """Train two more retrievers, each on every second document of the training corpus, and let each find the candidates
+    in the documents of the other: corpus/NAME_crossed.jsonl."""
+    docs = list(read_docs(corpus_of(name, "train"), spacy.blank("en").vocab))
+    halves = [corpus_of(name, f"half_{i}") for i in (0, 1)]
+    crossed_of(name).unlink(missing_ok=True)
+    config = joint_config({"scorer": JOINTS[-1], "seed": seed, "steps": 1, "rate": JOINT_RATE}, retriever, name)
+    config.to_disk(joint := Path("training") / name / "crossed.cfg")
+    for i, half in enumerate(halves):
+        write_docs(half, docs[i::2])
+    for i, (own, other) in enumerate(zip(halves, reversed(halves), strict=True)):
+        half_config = config_of(settings_of("dual", 50, "sample", steps, 0.0, seed, name), name)
+        half_config["paths"]["train"] = str(own)
+        folder = Path("training") / name / f"half-{i}"
+        train(folder, half_config, gpu_id)
+        command("pel", "index", folder / "model-last", kb_of(name), folder / "linker", "--gpu-id", gpu_id)
+        command("pel", "candidates", joint, folder / "linker", "--gpu-id", gpu_id, "--paths.train", other)
+        clear(folder)
+
+
+@app.command()
 def run(
-    scorer: Annotated[str, typer.Argument(help="dual, multi-M, som, poly-M, genpoly-M or joint")],
+    scorer: Annotated[str, typer.Argument(help=f"dual, multi-M, som, poly-M, genpoly-M, {', '.join(JOINTS)}")],
     retriever: Annotated[Path, typer.Argument(help="As for `data`")],
     steps: Annotated[int, typer.Option(help="Optimiser steps of 32 mentions; four times as many of 8 for joint")] = 94,
     rate: Rate = 0.0,
@@ -115,7 +147,7 @@ def run(
         typer.echo(f"{run_name}: is there")
         return
     folder = Path("training") / name / "rerank" / run_name
-    config = joint_config(settings, retriever, name) if scorer == JOINT else scorer_config(settings, name)
+    config = joint_config(settings, retriever, name) if scorer in JOINTS else scorer_config(settings, name)
     seconds = train(folder, config, gpu_id)
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)
@@ -167,13 +199,13 @@ def table(name: Data = "scores") -> None:
 
 def own_settings(scorer: str, steps: int, rate: float, seed: int, name: str) -> dict[str, Any]:
     """What decides what a run finds."""
-    joint = scorer == JOINT
+    joint = scorer in JOINTS
     shared = settings_of("dual" if joint else scorer, 0, "top", steps, rate, seed, name)
     files = [candidates_of(name, split) for split in ("train", "dev")]
     if joint:
         batch = Config().from_disk(JOINT_CONFIG, interpolate=False)["training"]["batcher"]["size"]
         shared |= {"rate": rate or JOINT_RATE, "steps": 32 // batch * steps}
-        files.append(JOINT_CONFIG)
+        files += [JOINT_CONFIG, *([crossed_of(name)] if CROSSED in scorer else [])]
     kept = {key: shared[key] for key in ("steps", "rate", "seed", "entities", "data")}
     return {"scorer": scorer, **kept, "candidates": " ".join(sha256(path)[:16] for path in files)}
 
@@ -191,10 +223,14 @@ def scorer_config(settings: dict[str, Any], name: str) -> Config:
 
 
 def joint_config(settings: dict[str, Any], retriever: Path, name: str) -> Config:
-    """The config of the joint encoder, which lets the retriever find the same candidates."""
+    """The config of the joint encoder, which lets the retriever find the same candidates, or has those of `crossed`."""
     config = Config().from_disk(JOINT_CONFIG, interpolate=False)
     config["paths"] |= {split: str(corpus_of(name, split)) for split in ("train", "dev")} | {"linker": str(retriever)}
     config["components"]["pel_ranker"]["top_n"] = max(map(len, kept_candidates(name, "train").values()))
+    if MEAN in settings["scorer"]:
+        config["components"]["pel_ranker"]["model"]["pooling"] = MEAN
+    if CROSSED in settings["scorer"]:
+        config["initialize"]["components"]["pel_ranker"]["candidates"] = str(crossed_of(name))
     config["training"] |= {"seed": settings["seed"], "max_steps": settings["steps"]}
     config["training"]["optimizer"]["learn_rate"]["initial_rate"] = settings["rate"]
     return config
@@ -238,6 +274,10 @@ def measures(mentions: Sequence[GoldMention], ranked: Sequence[Sequence[str]]) -
 
 def candidates_of(name: str, split: str) -> Path:
     return Path("corpus") / f"{name}_candidates_{split}.jsonl"
+
+
+def crossed_of(name: str) -> Path:
+    return Path("corpus") / f"{name}_crossed.jsonl"
 
 
 def kept_candidates(name: str, split: str) -> Candidates:
