@@ -12,7 +12,9 @@ import typer
 
 from spacy_pel.cli.table import cell, markdown
 
-COLUMNS = ("recall_at_1", "recall_at_64")
+COLUMNS = ("recall_at_1", "recall_at_64", "recall_at_16")
+NORMALISED = "normalised_accuracy"  # of runs with a ranker
+MENTIONS = {NORMALISED: "n_offered"}  # that a measure is over; else those in the KB
 
 
 def main(
@@ -24,16 +26,21 @@ def main(
     micro: Annotated[bool, typer.Option("--micro", help="The share of all mentions beside the macro average")] = False,
 ) -> None:
     """Print recall of each world, and its macro average: the mean over worlds, however many mentions each has. A row
-    that was not measured on all worlds has none."""
+    that was not measured on all worlds has none. Where a run has a ranker, print its `normalised_accuracy` too:
+    recall@1 over the mentions whose entity is among the candidates that are ranked again."""
     worlds = [world for group in worlds for world in group.split(",")]
     averages = ("macro", "micro") if micro else ("macro",)
-    rows = [["", *(f"{world} {key}" for key in COLUMNS for world in (*worlds, *averages))]]
+    runs: dict[str, dict[str, Any]] = {}
     for folder in sorted(path for path in metrics.iterdir() if path.is_dir()):
         found = {world: folder / f"{world}.json" for world in worlds if (folder / f"{world}.json").is_file()}
-        measured: dict[str, Any] = {world: srsly.read_json(path) for world, path in found.items()}
-        if measured:
-            values = [(key, one) for key in COLUMNS for one in recalls(measured, worlds, key, micro)]
-            rows.append([folder.name, *(cell(key, one) for key, one in values)])
+        if found:
+            runs[folder.name] = {world: srsly.read_json(path) for world, path in found.items()}
+    is_ranked = any(NORMALISED in one for measured in runs.values() for one in measured.values())
+    columns = (*COLUMNS, NORMALISED) if is_ranked else COLUMNS
+    rows = [["", *(f"{world} {key}" for key in columns for world in (*worlds, *averages))]]
+    for name, measured in runs.items():
+        values = [(key, one) for key in columns for one in recalls(measured, worlds, key, micro)]
+        rows.append([name, *(cell(key, one) for key, one in values)])
     text = markdown(rows)
     typer.echo(text)
     output.write_text(text, encoding="utf-8")
@@ -41,12 +48,12 @@ def main(
 
 def recalls(measured: dict[str, Any], worlds: Sequence[str], key: str, micro: bool) -> list[float | None]:
     """That measure of each world, None where it was not taken, the mean of all, and if wanted of their mentions."""
-    values = [measured[world][key] if world in measured else None for world in worlds]
+    values = [measured.get(world, {}).get(key) for world in worlds]
     there = [value for value in values if value is not None]
     whole = len(there) == len(worlds)
     averages = [fmean(there) if whole else None]
     if micro:
-        counts = [measured[world]["n_in_kb"] for world in worlds] if whole else []
+        counts = [measured[world][MENTIONS.get(key, "n_in_kb")] for world in worlds] if whole else []
         averages.append(fmean(there, counts) if whole else None)
     return [*values, *averages]
 

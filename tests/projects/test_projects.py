@@ -233,6 +233,20 @@ def test_medmentions_full_settings(copied, made_data, tiny_bert):
     run_project(folder, "train-ranker", **variables, ranker="clean", ranker_fgsm=0)
     assert trained_ranker(folder, "clean")["adversarial"] is None
 
+    for command in ("row", "row-ranker"):
+        printed = run_project(folder, command, **variables)
+    assert [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("| pb")] == [
+        *("pb-mixed-32", "pb-mixed-32-ranker"),
+    ]
+    ranked = spacy.load(folder / "training" / "rows" / "pb-mixed-32-ranker-0" / "model-last")
+    linker = ranked.get_pipe("pel_linker")
+    assert linker.lexical is None and not linker.resolve_abbreviations
+    assert trained_ranker(folder, "rows/pb-mixed-32-ranker-0")["model"]["aliases"] == "never"
+    copied("ablation")
+    run_project(folder, "table2-ce-mixed", **variables)
+    assert "rows/ce-mixed-32-0: mean" in run_project(folder, "figure-3", **variables)
+    assert (folder / "metrics" / "rows" / "gradients.png").stat().st_size > 1000
+
 
 def trained_ranker(folder: Path, name: str) -> dict:
     return Config().from_disk(folder / "training" / name / "model-last" / "config.cfg")["components"]["pel_ranker"]
@@ -623,6 +637,7 @@ def test_zeshel(copied, tiny_bert, tmp_path):
     variables["data"] = write_zeshel(tmp_path / "zeshel")
     run_project(folder, "all", **variables)
     row = {"name": "ce-random", "loss": "ce", "negatives": "random", "epsilon": 0}
+    row |= {"batch": 4, "epoch_steps": 1, "checkpoint": "model-best"}
     for command in ("train", "index", "evaluate"):
         run_project(folder, command, **variables, **row)
     printed = run_project(folder, "table", **variables)
@@ -633,6 +648,9 @@ def test_zeshel(copied, tiny_bert, tmp_path):
         for world in SPLITS[split]:
             found = srsly.read_json(folder / "metrics" / split / "ce-random" / f"{world}.json")
             assert (found["n_in_kb"], found["recall_at_64"]) == (4, 1.0), "four entities are searched"
+    training = Config().from_disk(folder / "training" / "ce-random" / "model-best" / "config.cfg")["training"]
+    assert (training["batcher"]["size"], training["eval_frequency"]) == (4, 1)
+    assert training["score_weights"].items() >= {"nel_recall_at_1": 0, "nel_recall_at_64": 1}.items()
     config = Config().from_disk(folder / "training" / "ce-random" / "train.cfg")["components"]["pel_linker"]
     assert config["loss"]["@misc"] == "spacy_pel.CrossEntropyLoss.v1" and config["model"]["similarity"] == "dot"
     assert config["negatives"] == {"@misc": "spacy_pel.RandomNegatives.v1", "n": 3} and config["adversarial"] is None
@@ -656,6 +674,10 @@ def test_zeshel(copied, tiny_bert, tmp_path):
     assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == [
         *("ce-random", "ce-random-ranked", "pb-mixed-fgsm"),
     ]
+    for world in SPLITS["val"]:
+        found = srsly.read_json(folder / "metrics" / "val" / "ce-random-ranked" / f"{world}.json")
+        assert (found["n_offered"], found["normalised_accuracy"]) == (4, found["recall_at_1"])
+    assert "macro normalised_accuracy" in table
 
     run_project(folder, "categories", first="ce-random", second="pb-mixed-fgsm", **variables)
     text = (folder / "metrics" / "categories" / "val-ce-random-pb-mixed-fgsm.md").read_text(encoding="utf-8")

@@ -231,23 +231,42 @@ def test_worlds_are_parted_by_type_and_averaged_one_by_one(tmp_path, monkeypatch
         make_kb(Path("kb") / world, [Entity(id_, "gene", types=("anything",))])
     assert [(one.id, one.types) for one in worlds.entities_of(["SO", "MESH"])] == [("SO:1", ("SO",)), ("D1", ("MESH",))]
 
-    for row, world, recall in (("all", "SO", 0.5), ("all", "CL", 0.0), ("one", "SO", 0.7)):
+    def write(row: str, world: str, recall: float, **more: float) -> None:
         path = Path("metrics") / row / f"{world}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        srsly.write_json(path, {"recall_at_1": recall, "recall_at_64": 1.0, "n_mentions": 10})
-    (Path("metrics") / "empty").mkdir()
+        srsly.write_json(path, {"recall_at_1": recall, "recall_at_16": 0.8, "recall_at_64": 1.0, "n_in_kb": 10, **more})
+
     macro = script("macro", "shared")
-    macro.main(Path("metrics"), ["SO", "CL"], Path("metrics") / "table.md")
-    text = Path("metrics/table.md").read_text()
-    assert text in capsys.readouterr().out
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
-    assert rows[2:] == [
-        ["all", "0.500", "0.000", "0.250", "1.000", "1.000", "1.000"],
-        ["one", "0.700", "–", "–", "1.000", "–", "–"],
+
+    def table() -> list[list[str]]:
+        macro.main(Path("metrics"), ["SO", "CL"], Path("metrics") / "table.md")
+        text = Path("metrics/table.md").read_text()
+        assert text in capsys.readouterr().out
+        head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+        return [head, *rows]
+
+    for row, world, recall in (("all", "SO", 0.5), ("all", "CL", 0.0), ("one", "SO", 0.7)):
+        write(row, world, recall)
+    (Path("metrics") / "empty").mkdir()
+    assert table() == [
+        ["", *(f"{world} recall_at_{k}" for k in (1, 64, 16) for world in ("SO", "CL", "macro"))],
+        ["all", "0.500", "0.000", "0.250", "1.000", "1.000", "1.000", "0.800", "0.800", "0.800"],
+        ["one", "0.700", "–", "–", "1.000", "–", "–", "0.800", "–", "–"],
     ]
+    for world, right in (("SO", 0.75), ("CL", 0.25)):
+        write("ranked", world, 0.6, normalised_accuracy=right, n_offered=8)
+    head, one, *_, ranked = table()
+    assert head[-3:] == [f"{world} normalised_accuracy" for world in ("SO", "CL", "macro")]
+    assert one[-3:] == ["–"] * 3 and ranked[-3:] == ["0.750", "0.250", "0.500"]
     measured = {"SO": {"recall_at_1": 0.5, "n_in_kb": 30}, "CL": {"recall_at_1": 0.0, "n_in_kb": 10}}
     assert macro.recalls(measured, ["SO", "CL"], "recall_at_1", True) == [0.5, 0.0, 0.25, 0.375]
     assert macro.recalls(measured, ["SO", "UBERON"], "recall_at_1", True) == [0.5, None, None, None]
+    offered = {one: {"normalised_accuracy": x, "n_offered": n} for one, x, n in (("SO", 0.5, 30), ("CL", 0.0, 10))}
+    assert macro.recalls(offered, ["SO", "CL"], "normalised_accuracy", True) == [0.5, 0.0, 0.25, 0.375]
+    found = [RankedMention(("A",), [(id_, 1.0) for id_ in ids]) for ids in ("AB", "BA", "BCA", "BC")]
+    by_label = script("by_label", "shared")
+    assert by_label.normalised(found, 2) == {"n_offered": 2, "normalised_accuracy": 0.5}
+    assert by_label.normalised(found[3:], 2) == {"n_offered": 0, "normalised_accuracy": None}
 
     (Path("training") / "learn").mkdir(parents=True)
     (Path("training") / "learn" / "SO.spacy").touch()
@@ -291,6 +310,11 @@ def test_each_world_is_linked_to_its_own_kb_with_names_and_without(tmp_path, mon
         assert by_vectors["n_in_kb"] == by_names["n_in_kb"] == n_mentions
         assert by_vectors["lexical"] == {"ngram": 0.0, "exact": 0.0} != by_names["lexical"]
         assert by_names["recall_at_1"] == 1.0 > by_vectors["recall_at_1"]
+
+    worlds.test(Path("training"), list(parts), "vectors", pipeline="model-last", vectors=True)
+    alone = {name: srsly.read_json(tmp_path / "metrics" / "vectors" / name) for name in measures(tmp_path, "vectors")}
+    assert not (tmp_path / "metrics" / "vectors-names").exists()
+    assert alone == {f"{world}.json": found[f"run/{world}.json"] for world in parts}
 
     corpora, kbs = (
         [Path(kind) / f"{world}{end}" for world in parts] for kind, end in (("corpus", ".spacy"), ("training", ""))
@@ -449,8 +473,48 @@ def test_every_config_of_a_bi_encoder_can_be_varied(path, tmp_path):
         assert repr(linker.model.attrs["score"]) == expected and linker.objective.negatives.draw == "sample"
     with pytest.raises(typer.BadParameter, match="choose of pb, ce, ce-cosine"):
         vary.main(path, tmp_path / "varied.cfg", loss="hinge")
-    with pytest.raises(typer.BadParameter, match="only the proxy-based loss"):
-        vary.main(path, tmp_path / "varied.cfg", loss="ce", margin=0.1)
+    for given in ({"margin": 0.1}, {"origin": "auto"}):
+        with pytest.raises(typer.BadParameter, match="only the proxy-based loss"):
+            vary.main(path, tmp_path / "varied.cfg", loss="ce", **given)
+
+
+def varied(path: Path, output: Path, **options):
+    """What the linker of a config learns from, once it is varied so."""
+    script("vary", "shared").main(path, output, **options)
+    return load_model_from_config(load_config(output), auto_fill=True).get_pipe("pel_linker").objective
+
+
+@pytest.mark.parametrize(("negatives", "n_hard"), [("random", 0), ("mixed", 2), ("sampled", 4)])
+def test_nce_goes_with_independent_draws(tmp_path, negatives, n_hard):
+    path = PROJECTS / "zeshel" / "configs" / "train.cfg"
+    own = varied(path, tmp_path / "varied.cfg", loss="nce", negatives=negatives, n=4)
+    assert own.loss.needs_log_q and own.loss.similarity == "dot" and own.negatives.draw == "iid"
+    assert (own.negatives.n, own.negatives.n_hard) == (4, n_hard)
+    if n_hard:
+        assert varied(path, tmp_path / "varied.cfg", loss="nce", negatives=negatives, p=25, n=4).negatives.draw == "iid"
+
+
+def test_the_share_of_hard_negatives(tmp_path):
+    path, output = PROJECTS / "zeshel" / "configs" / "train.cfg", tmp_path / "varied.cfg"
+    for negatives, draw in (("mixed", "top"), ("sampled", "sample")):
+        for p in (0, 25, 50, 75, 100):
+            found = varied(path, output, negatives=negatives, p=p, n=8).negatives
+            assert (found.n, found.n_hard, found.draw) == (8, p * 8 // 100, draw)
+    assert [varied(path, output, negatives=one, n=8).negatives.n_hard for one in ("mixed", "sampled")] == [4, 8]
+    for negatives in ("random", "hard"):
+        with pytest.raises(typer.BadParameter, match="mixed or sampled"):
+            varied(path, output, negatives=negatives, p=25)
+
+
+def test_the_layer_of_fgsm_and_the_origin_of_the_proxy_based_loss(tmp_path):
+    path, output = PROJECTS / "medmentions_umls" / "configs" / "train.cfg", tmp_path / "varied.cfg"
+    own = varied(path, output, epsilon=0.01)
+    assert (own.adversarial.layer, own.loss.origin) == ("sum", 0)
+    for origin, expected in (("auto", "auto"), ("0.25", 0.25)):
+        own = varied(path, output, epsilon=0.01, layer="normalised", origin=origin)
+        assert (own.adversarial.layer, own.loss.origin) == ("normalised", expected)
+    with pytest.raises(typer.BadParameter, match="choose of sum, normalised"):
+        varied(path, output, epsilon=0.01, layer="word")
 
 
 def test_the_untrained_baseline_is_by_vectors_alone(tmp_path):
@@ -766,12 +830,16 @@ def test_the_configs_of_the_scores_and_of_their_rerankers_can_be_trained_with(tm
         assert objective.negatives.draw == ("iid" if score == "dual-nce" else "top") and objective.negatives.n_hard == 2
     with pytest.raises(typer.BadParameter, match="of dual-nce all draws are independent"):
         scores.settings_of("dual-nce", 25, "top", 3, 0.0, 0, "scores")
-    for scorer in rerank.SCORERS:
+    rerank.crossed_of("scores").touch()
+    for scorer in {*rerank.SCORERS, *rerank.JOINTS}:
         own = rerank.own_settings(scorer, 5, 0.0, 0, "scores")
-        assert own["steps"] == (20 if scorer == "joint" else 5)
-        if scorer == "joint":
+        assert own["steps"] == (20 if scorer in rerank.JOINTS else 5)
+        if scorer in rerank.JOINTS:
             config = rerank.joint_config(own, Path("training/linker"), "scores")
-            assert config["components"]["pel_ranker"]["top_n"] == 3
+            ranker, begun = config["components"]["pel_ranker"], config["initialize"]["components"]["pel_ranker"]
+            assert ranker["top_n"] == 3
+            assert ranker["model"]["pooling"] == ("pooler" if scorer == "joint" else "mean")
+            assert begun.get("candidates", "") == ("corpus/scores_crossed.jsonl" if "crossed" in scorer else "")
             continue
         objective = linker_of(rerank.scorer_config(own, "scores")).objective
         assert objective.negatives.n == 0 and (objective.distillation.n, objective.distillation.weight) == (2, 0.0)

@@ -32,11 +32,13 @@ def main(
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
-    """Train, index, and evaluate on dev.spacy, by vectors alone. NIL is told by the best score, as in the paper."""
+    """Train, index, and evaluate on dev.spacy, by vectors alone. NIL is told by the best score, as in the paper.
+    Loss and gradient norm of every step are in training/NAME-SEED/steps.jsonl."""
     folder, gpu = Path("training") / f"{name}-{seed}", ("--gpu-id", gpu_id)
     python("../shared/vary.py", config, folder / "train.cfg", *shlex.split(vary))
     learnt = corpus / "train_in_kb.spacy"
-    paths = ("--paths.train", learnt, "--paths.dev", corpus / "tune.spacy", "--paths.kb", kb)
+    steps_file = ("--paths.steps", folder / "steps.jsonl")
+    paths = ("--paths.train", learnt, "--paths.dev", corpus / "tune.spacy", "--paths.kb", kb, *steps_file)
     named = ("--paths.encoder", encoder) if encoder else ()
     budget = ("--training.max_steps", steps or steps_of(folder / "train.cfg", learnt, epochs), "--training.seed", seed)
     spacy("train", folder / "train.cfg", "--output", folder, *paths, *named, *budget, *gpu)

@@ -65,25 +65,33 @@ def entities_of(worlds: Sequence[str]) -> Iterator[Entity]:
 def test(
     folder: Annotated[Path, typer.Argument(help="What `train` wrote")],
     worlds: Annotated[list[str], typer.Argument(help="Those to measure on, which it was not trained on")],
-    row: Annotated[str, typer.Option(help="Of the table: metrics/ROW/WORLD.json; another is written beside it")],
+    row: Annotated[str, typer.Option(help="Of the table: metrics/ROW/WORLD.json; without --vectors another beside it")],
     pipeline: Annotated[str, typer.Option(help="Its folder in FOLDER")] = "linker",
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="By vectors of entities alone: no names and no long forms, one row")
+    ] = False,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
-    """Link the mentions of other worlds, each to its own KB, which is encoded here and written to FOLDER/WORLD.
-    What names count is weighed in two ways, a row for each: see `rows`."""
+    """Link the mentions of other worlds, each to its own KB, which is encoded here and written to FOLDER/WORLD, or
+    with `--vectors` to FOLDER/vectors/WORLD. What names count is weighed in two ways, a row for each: see `rows`."""
     if trained_on := [world for world in worlds if (folder / "learn" / f"{world}.spacy").is_file()]:
         raise typer.BadParameter(f"{folder} was trained on {', '.join(trained_on)}", param_hint="WORLDS")
     if gpu_id >= 0:
         spacy.require_gpu(gpu_id)
     nlp = spacy.load(folder / pipeline)
     linker: Any = nlp.get_pipe("pel_linker")
+    kbs = folder
+    if vectors:
+        linker.lexical, linker.resolve_abbreviations, linker.vectors = None, False, "entity"
+        kbs = folder / "vectors"
     tuned = linker.name_weights
     linker.types_by_label = {}  # of the worlds that it was trained on
     for world in worlds:
-        linker.set_kb(KnowledgeBase(Path("kb") / world).copy_to(folder / world, indexes=()))
+        linker.set_kb(KnowledgeBase(Path("kb") / world).copy_to(kbs / world, indexes=()))
         linker.index()
         found = find_for_gold(linker, read_docs(Path("corpus") / f"{world}.spacy", nlp.vocab), progress=True)
-        for name, weights in rows(row, default_weights(linker), tuned).items():
+        weighed = {row: NO_NAMES} if vectors else rows(row, default_weights(linker), tuned)
+        for name, weights in weighed.items():
             values: dict[str, Any] = link_metrics([one.ranked(weights) for one in found], linker.kb)
             values["lexical"] = weights.as_setting()
             output = Path("metrics") / name / f"{world}.json"
