@@ -53,7 +53,12 @@ def main(
     for given, known, hint in choices:
         if given not in known:
             raise typer.BadParameter(f"{given}: choose of {', '.join(known)}", param_hint=hint)
-    middle = origin if origin == AUTO else float(origin)
+    try:
+        middle = origin if origin == AUTO else float(origin)
+    except ValueError:
+        raise typer.BadParameter(f"{origin}: a cosine, or {AUTO}", param_hint="--origin") from None
+    if (loss, negatives) == ("nce", "hard"):
+        raise typer.BadParameter("nce draws them: choose of random, mixed, sampled", param_hint="--negatives")
     if (margin or middle) and loss != "pb":
         raise typer.BadParameter("only the proxy-based loss has one", param_hint="--margin" if margin else "--origin")
     if p >= 0 and negatives not in ("mixed", "sampled"):

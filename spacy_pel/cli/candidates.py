@@ -36,15 +36,15 @@ def candidates(
     from ..pipeline.candidates import found_by_another
 
     other = load_linker(by, gpu_id=gpu_id, code=code)[2]
-    nlp, corpus, file = _training(config, ctx.args)
-    new, there = found_by_another(nlp.get_pipe("pel_ranker"), other, corpus(nlp), file, where=by)
+    nlp, ranker, corpus, file = _training(config, ctx.args)
+    new, there = found_by_another(ranker, other, corpus(nlp), file, where=by)
     if there:
         msg.warn(f"{there:,} mentions have candidates in {file}, and keep them: remove the file to find them anew")
     msg.good(f"{by} has found candidates of {new:,} mentions: {file}")
 
 
-def _training(config: Path, overrides: list[str]) -> tuple[Language, Corpus, Path]:
-    """The pipeline, the training corpus and the file of candidates of a config.
+def _training(config: Path, overrides: list[str]) -> tuple[Language, Any, Corpus, Path]:
+    """The pipeline, its ranker, the training corpus and the file of candidates of a config.
 
     Raises:
         PelError: It is none, or none of a `pel_ranker` that keeps its candidates.
@@ -53,6 +53,8 @@ def _training(config: Path, overrides: list[str]) -> tuple[Language, Corpus, Pat
     from spacy.schemas import ConfigSchemaTraining
     from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
     from thinc.api import ConfigValidationError
+
+    from ..evaluation.evaluate import require_ranker
 
     try:
         made = load_config(config, overrides=parse_config_overrides(overrides), interpolate=False)
@@ -63,7 +65,7 @@ def _training(config: Path, overrides: list[str]) -> tuple[Language, Corpus, Pat
         (corpus,) = resolve_dot_names(settings, [training["train_corpus"]])
     except (ValueError, ConfigValidationError) as error:
         raise PelError(f"{config}: {error}") from error
-    file = settings["initialize"]["components"].get("pel_ranker", {}).get("candidates")
-    if "pel_ranker" not in nlp.pipe_names or not file:
-        raise PelError(f"{config}: name the file in [initialize.components.pel_ranker] candidates, of a pel_ranker")
-    return nlp, corpus, Path(file)
+    name, ranker = require_ranker(nlp, str(config))
+    if not (file := settings["initialize"]["components"].get(name, {}).get("candidates")):
+        raise PelError(f"{config}: name the file that they go to, in [initialize.components.{name}] candidates")
+    return nlp, ranker, corpus, Path(file)

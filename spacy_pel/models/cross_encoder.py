@@ -196,6 +196,7 @@ def new_head(pooling: str, encoder: PretrainedEncoder) -> nn.Module:
     score = _new_linear(size, 1)
     if pooling != POOLER:
         return score
+    # One layer of the head, so that the score stays its layer 2 on disk
     activation = nn.Sequential(nn.Tanh(), LearningDropout(dropout_of(encoder.transformer.config)))
     return nn.Sequential(encoder.pooler or _new_linear(size, size), activation, score)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -21,10 +22,12 @@ from ..files.atomic import write_atomically
 from ..kb.version import kb_version, vectors_version
 from ..mentions.abbreviations import long_forms
 from ..mentions.gold import GoldMention, gold_mentions, with_successors
+from ..models.listener import listens
 from ..search.search import Found
 
 # What a linker reads, and what is kept of it, of this version
 READ = "long forms and other names, with the text, by the mentions of the Doc"
+BY_ANOTHER = "by_another"
 MOST_KEPT = 1_000_000  # mentions, about 400 bytes each
 
 
@@ -52,13 +55,16 @@ class KeptCandidates:
             linker: With its KB, indexed.
             top_n: How many candidates of a mention are kept.
             path: A file, to which goes what is found as soon as it is; None: nothing is read or written.
-            found_by: Another linker that finds them in the place of `linker`.
+            found_by: Another linker that finds them in the place of `linker`. Its file is never written anew, and gets
+                nothing of what `linker` finds of mentions that it lacks.
 
         Raises:
-            PelError: The file is broken. Half a line at its end, as a killed training leaves it, is passed over.
+            PelError: The file is broken, or has what another linker found for another `linker` than this, or fewer.
+                Half a line at its end, as a killed training leaves it, is passed over.
         """
         self._linker, self._top_n, self._path = linker, top_n, path
         self._finder = found_by or linker
+        self._by_another = found_by is not None  # whether another linker fills the file
         self._depth = top_n  # of what is kept
         self._goes_on = False  # whether the file has what is kept, in whole lines, so that more can be appended
         self._stamp = _stamp(linker)
@@ -109,6 +115,14 @@ class KeptCandidates:
         self._kept |= kept
         if self._path is None or not kept:
             return
+        if self._by_another and self._finder is self._linker:
+            warnings.warn(
+                f"{self._path}, which another linker has filled, lacks candidates of mentions that are trained on: "
+                f"{self._linker.name} finds these itself. Run `spacy pel candidates` for the whole training corpus.",
+                stacklevel=2,
+            )
+            self._path = None
+            return
         goes_on, self._goes_on = self._goes_on, False  # where this is interrupted, the file may end with half a line
         if goes_on:
             self._append(self._path, kept)
@@ -133,7 +147,8 @@ class KeptCandidates:
 
     @property
     def _head(self) -> bytes:
-        return f"{srsly.json_dumps({'of': self._stamp, 'top_n': self._depth})}\n".encode()
+        by_another = {BY_ANOTHER: True} if self._by_another else {}
+        return f"{srsly.json_dumps({'of': self._stamp, 'top_n': self._depth, **by_another})}\n".encode()
 
     def _read(self) -> Iterator[tuple[str, Candidates]]:
         assert self._path is not None
@@ -141,7 +156,9 @@ class KeptCandidates:
             with self._path.open("rb") as file:
                 first = file.readline()
                 head: Any = srsly.json_loads(first)
-                if head["of"] != self._stamp or head["top_n"] < self._top_n:
+                fits = head["of"] == self._stamp and head["top_n"] >= self._top_n
+                self._check_finder(head.get(BY_ANOTHER, False), fits)
+                if not fits:
                     logger.info("%s holds the candidates of another linker, or fewer: it is written anew", self._path)
                     return
                 self._depth = head["top_n"]
@@ -152,10 +169,24 @@ class KeptCandidates:
                         return
                     line: Any = srsly.json_loads(own)
                     yield line["mention"], Candidates(_interned(line["ids"]), line["read"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except PelError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PelError(
                 f"{self._path}: holds no candidates ({error!r}); name another file as `candidates`."
             ) from error
+
+    def _check_finder(self, by_another: bool, fits: bool) -> None:
+        """Check that a file whose candidates were found `by_another` linker, or not, can be used. fits: whether they
+        are those for this linker, and as many."""
+        if by_another and not fits:
+            raise PelError(
+                f"{self._path}: what another linker found for {self._linker.name} as it was, or for a lower top_n; "
+                "remove it and run `spacy pel candidates` again, or name another file as `candidates`."
+            )
+        if self._by_another and not by_another:
+            raise PelError(f"{self._path}: a training has filled it; remove it, or name another file as `candidates`.")
+        self._by_another = by_another
 
 
 def found_by_another(
@@ -171,19 +202,29 @@ def found_by_another(
         Of how many mentions candidates were found, and how many had some already, which stay.
 
     Raises:
-        PelError: The KBs of the two linkers have not the same entities, or the ranker cannot search.
+        PelError: The two are one linker, or their KBs have not the same entities; a transformer pipe lends one of them
+            what it reads; there is no mention to find candidates of, or the ranker cannot search.
     """
     linker = ranker.require_linker()
+    if any(listens(one.model) for one in (linker, other)):
+        raise PelError(f"{where}: candidates of linkers that read what a transformer pipe lends cannot be kept.")
     if kb_version(linker.kb)["records"] != kb_version(other.require_kb())["records"]:
         raise PelError(
             f"{where}: its KB has not the entities that the KB of {linker.name} has; index it with that one."
         )
+    if (linker.fingerprints, linker.mention_fingerprint) == (other.fingerprints, other.mention_fingerprint):
+        raise PelError(
+            f"{where}: its linker is the one that is ranked behind; name one that was trained on other mentions."
+        )
     kept = KeptCandidates(linker, ranker.top_n, path, found_by=other)
     annotated = [one for eg in examples for one in gold_mentions(eg.reference) if one.is_linked]
     mentions = with_successors(annotated, linker.kb)
+    if not mentions:
+        raise PelError("The training corpus has no mention with an id: there is nothing to find candidates of.")
     new = kept.lacking(mentions)
     kept.of(new, progress=True)
-    return len(new), len(mentions) - len(new)
+    found = len(new) - len(kept.lacking(new))
+    return found, len(mentions) - len(new)
 
 
 def _candidates(mention: Span, found: Found) -> Candidates:

@@ -16,7 +16,7 @@ from ..kb.several import Several, Vectors, counts_of, flat
 from ..models.scoring.bags import given
 from ..models.scoring.score import PRODUCTS_AT_ONCE, Score
 
-EXACT_UP_TO = 20_000  # entities, unless a linker says otherwise: in training
+EXACT_UP_TO = 20_000  # entities, where no setting of a linker says another number: while training
 CANDIDATES = 16  # times k entities, about, that are scored of more
 VECTORS_AT_ONCE = 8_192  # of entities
 FOUND_AT_ONCE = 1 << 20  # vectors, by single vectors of mentions

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.mention_corpus import MentionCorpus
+from spacy_pel.errors import PelError
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.models.cross_encoder import pair_tower
@@ -206,12 +207,33 @@ def test_candidates_by_another_linker_are_what_a_ranker_learns_from(folder, tmp_
     assert [one.ids for one in kept] == [one.ids for one in linker.find(spans, 6)]
     assert [one.ids for one in kept] != [one.ids for one in own.find(spans, 6)] and ranker.linker is own
 
+    DocBin(docs=docs[2:3]).to_disk(half)
+    (example, *_) = MentionCorpus(half)(nlp)
+    missing = gold_mentions(example.reference)
+    before = file.read_bytes()
+    with pytest.warns(
+        UserWarning, match="lacks candidates of mentions that are trained on: pel_linker finds these itself"
+    ):
+        assert KeptCandidates(own, 6, file).of(missing)[0].ids == own.find([missing[0].span], 6)[0].ids
+    assert file.read_bytes() == before
+    assert pel("candidates", config, tmp_path / "other", *options).exit_code == 0
+    assert file.read_bytes().startswith(before) and len(file.read_bytes()) > len(before)
+    assert KeptCandidates(own, 6, file).of(missing)[0].ids == linker.find([missing[0].span], 6)[0].ids
+    with pytest.raises(PelError, match=r"another linker found for pel_linker as it was, or for a lower top_n"):
+        KeptCandidates(own, 7, file)
+    for by, more, said in (
+        (folder / "linker", options, "its linker is the one that is ranked behind"),
+        (tmp_path / "other", (), "a training has filled it"),
+    ):
+        result = pel("candidates", config, by, *more)
+        assert result.exit_code == 1 and said in " ".join(result.output.split()), result.output
+
 
 def test_candidates_of_a_config_and_a_linker_that_do_not_go_together(folder, tmp_path):
     plain = tmp_path / "plain.cfg"
     plain.write_text((folder / "ranker.cfg").read_text().replace("candidates = ", "# "))
     result = pel("candidates", plain, folder / "linker")
-    assert result.exit_code == 1 and "plain.cfg: name the file in" in " ".join(result.output.split())
+    assert result.exit_code == 1 and "plain.cfg: name the file that they go to" in " ".join(result.output.split())
     result = pel("candidates", tmp_path / "none.cfg", folder / "linker")
     assert result.exit_code == 1 and "none.cfg" in result.output
     nlp, linker, _, _ = make_pipeline(folder / "encoder", make_kb(tmp_path / "kb", ENTITIES[:-1]))

@@ -140,6 +140,7 @@ def test_the_pooler_is_that_of_the_checkpoint_or_a_new_one(folder, spans, tmp_pa
         vector = bert.eval()(input_ids=ids, token_type_ids=segments).pooler_output[0]
         expected = pair_tower(model).head[-1](vector).item()
     assert score_pairs(model, spans[:1], [ENTITIES[:1]])[0] == pytest.approx(expected, abs=1e-5)
+    assert {name.partition(".")[0] for name in pair_tower(model).head.state_dict()} == {"0", "2"}
     (dropout,) = (layer for layer in pair_tower(model).head.modules() if isinstance(layer, torch.nn.Dropout))
     assert dropout.p == bert.config.hidden_dropout_prob == 0.1
     save(model, tmp_path / "model")
@@ -150,6 +151,18 @@ def test_the_pooler_is_that_of_the_checkpoint_or_a_new_one(folder, spans, tmp_pa
     bert.save_pretrained(write_encoder(tmp_path / "without"))
     head = pair_tower(make(tmp_path / "without", pooling="pooler")).head
     assert 0.01 < head[0].weight.std() < 0.03 and not head[0].bias.any()
+
+
+def test_the_pooled_head_drops_states_while_it_learns_alone(folder, spans):
+    torch.manual_seed(0)
+    model = make_cross_encoder(**SIZES, pooling="pooler")
+    set_encoder(model, HFEncoder(str(folder), dropout=0.0)())
+    rows = rows_of_pairs(model, spans[:1], [ENTITIES[:1]])
+    assert model.begin_update(rows)[0] == model.begin_update(rows)[0], "the encoder itself has none"
+    (dropout,) = (layer for layer in pair_tower(model).head.modules() if isinstance(layer, torch.nn.Dropout))
+    dropout.p = 0.5
+    assert model.begin_update(rows)[0] != model.begin_update(rows)[0]
+    assert model.predict(rows) == model.predict(rows)
 
 
 def test_a_score_does_not_depend_on_what_else_is_scored(model, spans):

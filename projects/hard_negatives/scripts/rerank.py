@@ -104,7 +104,8 @@ def data(
 @app.command()
 def crossed(
     retriever: Annotated[Path, typer.Argument(help="As for `data`")],
-    steps: Annotated[int, typer.Option(help="Optimiser steps of each half")] = 47,
+    steps: Annotated[int, typer.Option(help="Optimiser steps of the retriever; half of them for each half")] = 94,
+    rate: Rate = 0.0,
     seed: Seed = 0,
     name: Data = "scores",
     gpu_id: GPU = -1,
@@ -119,7 +120,7 @@ def crossed(
     for i, half in enumerate(halves):
         write_docs(half, docs[i::2])
     for i, (own, other) in enumerate(zip(halves, reversed(halves), strict=True)):
-        half_config = config_of(settings_of("dual", 50, "sample", steps, 0.0, seed, name), name)
+        half_config = config_of(settings_of("dual", 50, "sample", steps // 2, rate, seed, name), name)
         half_config["paths"]["train"] = str(own)
         folder = Path("training") / name / f"half-{i}"
         train(folder, half_config, gpu_id)
