@@ -494,6 +494,11 @@ def test_nce_goes_with_independent_draws(tmp_path, negatives, n_hard):
         assert varied(path, tmp_path / "varied.cfg", loss="nce", negatives=negatives, p=25, n=4).negatives.draw == "iid"
 
 
+def test_nce_has_no_best_ones(tmp_path):
+    with pytest.raises(typer.BadParameter, match="nce draws them"):
+        varied(PROJECTS / "zeshel" / "configs" / "train.cfg", tmp_path / "varied.cfg", loss="nce", negatives="hard")
+
+
 def test_the_share_of_hard_negatives(tmp_path):
     path, output = PROJECTS / "zeshel" / "configs" / "train.cfg", tmp_path / "varied.cfg"
     for negatives, draw in (("mixed", "top"), ("sampled", "sample")):
@@ -515,6 +520,8 @@ def test_the_layer_of_fgsm_and_the_origin_of_the_proxy_based_loss(tmp_path):
         assert (own.adversarial.layer, own.loss.origin) == ("normalised", expected)
     with pytest.raises(typer.BadParameter, match="choose of sum, normalised"):
         varied(path, output, epsilon=0.01, layer="word")
+    with pytest.raises(typer.BadParameter, match="half: a cosine, or auto"):
+        varied(path, output, origin="half")
 
 
 def test_the_untrained_baseline_is_by_vectors_alone(tmp_path):
