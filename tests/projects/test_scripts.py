@@ -24,6 +24,7 @@ from project_files import DATA, PROJECTS, load_script, needs_data
 from spacy.schemas import ConfigSchemaTraining
 from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
+from thinc.api import Config
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
 from zeshel import SPLITS, write_zeshel
 
@@ -850,6 +851,30 @@ def test_the_configs_of_the_scores_and_of_their_rerankers_can_be_trained_with(tm
             continue
         objective = linker_of(rerank.scorer_config(own, "scores")).objective
         assert objective.negatives.n == 0 and (objective.distillation.n, objective.distillation.weight) == (2, 0.0)
+
+
+def test_a_retriever_of_one_half_finds_the_candidates_of_the_other(tmp_path, monkeypatch):
+    in_scores_project(tmp_path, monkeypatch)
+    rerank, trained, found = script("rerank", "hard_negatives"), [], []
+    srsly.write_jsonl(
+        rerank.candidates_of("scores", "train"), [{"mention": "a", "ids": ["D1", "D2"], "scores": [1, 0]}]
+    )
+    monkeypatch.setattr(rerank, "train", lambda _, config, gpu_id: trained.append(config))
+    monkeypatch.setattr(rerank, "command", lambda *given: found.append(given) if given[1] == "candidates" else None)
+    rerank.crossed(Path("training/linker"), 94, 2e-4)
+    halves = [Path(config["paths"]["train"]) for config in trained]
+    texts = [{doc.text for doc in read_docs(half, spacy.blank("en").vocab)} for half in halves]
+    assert texts[0].isdisjoint(texts[1]) and texts[0] | texts[1] == {doc.text for doc in make_docs(spacy.blank("en"))}
+    assert [config["training"]["max_steps"] for config in trained] == [47, 47]
+    assert [config["training"]["optimizer"]["learn_rate"]["initial_rate"] for config in trained] == [2e-4, 2e-4]
+    for given, other in zip(found, reversed(halves), strict=True):
+        assert Path(given[given.index("--paths.train") + 1]) == other
+        joint = Config().from_disk(given[2], interpolate=False)
+        assert joint["initialize"]["components"]["pel_ranker"]["candidates"] == "corpus/scores_crossed.jsonl"
+        assert (
+            joint["components"]["pel_linker"]["source"] == "${paths.linker}"
+            and joint["paths"]["linker"] == "training/linker"
+        )
 
 
 def test_candidates_are_ranked_anew_and_told_apart_from_what_is_missing(tmp_path):

@@ -116,7 +116,9 @@ def crossed(
     halves = [corpus_of(name, f"half_{i}") for i in (0, 1)]
     crossed_of(name).unlink(missing_ok=True)
     config = joint_config({"scorer": JOINTS[-1], "seed": seed, "steps": 1, "rate": JOINT_RATE}, retriever, name)
-    config.to_disk(joint := Path("training") / name / "crossed.cfg")
+    joint = Path("training") / name / "crossed.cfg"
+    joint.parent.mkdir(parents=True, exist_ok=True)
+    config.to_disk(joint)
     for i, half in enumerate(halves):
         write_docs(half, docs[i::2])
     for i, (own, other) in enumerate(zip(halves, reversed(halves), strict=True)):
