@@ -43,8 +43,8 @@ class LinkSettings:
         with_codes: Vocabularies, as `xrefs` in the KB name them, such as "ICD10CM": links have a code of one of them;
             empty for any entity.
         n_probe: Cells that are searched in a compressed index; None for as many as it was built with.
-        exact_up_to: Where pairs are scored (sum-of-max, poly-encoders): of how many entities all are. Of more, only
-            those are that own a vector near to one of the mention's. While training it is 20,000.
+        exact_up_to: Up to this many entities, a search by sum-of-max or poly-encoders scores all; beyond, those that
+            own a vector near to one of the mention's. Training has a number of its own, 20,000.
         search_threads: Threads of a search; None for all that faiss takes.
         overwrite: Whether KB ids that are there are replaced.
         use_gold_ents: Whether training takes the mentions of the reference; False for those predicted entities that
