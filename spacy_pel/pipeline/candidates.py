@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from spacy.util import logger
 from ..errors import PelError
 from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
+from ..files.locks import locked
 from ..kb.version import kb_version, vectors_version
 from ..mentions.abbreviations import long_forms
 from ..mentions.gold import GoldMention, gold_mentions, with_successors
@@ -74,6 +76,20 @@ class KeptCandidates:
         """Those of `mentions` that have none."""
         return [one for key, one in zip(self._keys(mentions), mentions, strict=True) if key not in self._kept]
 
+    @contextmanager
+    def filling(self) -> Iterator[None]:
+        """Have the file, which is made if there is none, for this process as long as the block takes.
+
+        Raises:
+            PelError: Another process has it, or it cannot be written.
+        """
+        assert self._path is not None
+        with self._alone():
+            if not self._goes_on:
+                self._write(self._path)
+        with self._alone():
+            yield
+
     def of(self, mentions: Sequence[GoldMention], *, progress: bool = False) -> list[Candidates]:
         """The candidates of each of `mentions`. progress: whether to show a bar.
 
@@ -126,8 +142,12 @@ class KeptCandidates:
         goes_on, self._goes_on = self._goes_on, False  # where this is interrupted, the file may end with half a line
         if goes_on:
             self._append(self._path, kept)
+            self._goes_on = True
         else:
-            write_atomically(self._path, self._head + _lines(self._kept))
+            self._write(self._path)
+
+    def _write(self, path: Path) -> None:
+        write_atomically(path, self._head + _lines(self._kept))
         self._goes_on = True
 
     def _append(self, path: Path, kept: dict[str, Candidates]) -> None:
@@ -144,6 +164,14 @@ class KeptCandidates:
             raise PelError(f"{path} cannot be written: {error.strerror}; name another file.") from error
         logger.info("%s was removed, or is that of another training: candidates are not written any more", path)
         self._path = None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        assert self._path is not None
+        with locked(self._path) as free:
+            if not free:
+                raise PelError(f"{self._path}: another process finds candidates for it; wait until it has ended.")
+            yield
 
     @property
     def _head(self) -> bytes:
@@ -203,7 +231,8 @@ def found_by_another(
 
     Raises:
         PelError: The two are one linker, or their KBs have not the same entities; a transformer pipe lends one of them
-            what it reads; there is no mention to find candidates of, or the ranker cannot search.
+            what it reads; there is no mention to find candidates of, the ranker cannot search, or another process
+            is filling the file.
     """
     linker = ranker.require_linker()
     if any(listens(one.model) for one in (linker, other)):
@@ -222,7 +251,8 @@ def found_by_another(
     if not mentions:
         raise PelError("The training corpus has no mention with an id: there is nothing to find candidates of.")
     new = kept.lacking(mentions)
-    kept.of(new, progress=True)
+    with kept.filling():
+        kept.of(new, progress=True)
     found = len(new) - len(kept.lacking(new))
     return found, len(mentions) - len(new)
 

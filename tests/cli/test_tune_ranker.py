@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -227,6 +228,12 @@ def test_candidates_by_another_linker_are_what_a_ranker_learns_from(folder, tmp_
     ):
         result = pel("candidates", config, by, *more)
         assert result.exit_code == 1 and said in " ".join(result.output.split()), result.output
+    before = file.read_bytes()
+    with file.open() as open_elsewhere:
+        fcntl.flock(open_elsewhere, fcntl.LOCK_EX)
+        result = pel("candidates", config, tmp_path / "other", *options)
+    assert result.exit_code == 1 and "another process finds candidates for it" in " ".join(result.output.split())
+    assert file.read_bytes() == before
 
 
 def test_candidates_of_a_config_and_a_linker_that_do_not_go_together(folder, tmp_path):
