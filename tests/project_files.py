@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from warm import run_python
 
 ROOT = Path(__file__).parents[1]
 PROJECTS = ROOT / "projects"
@@ -30,10 +31,14 @@ def load_script(path: Path, name: str | None = None) -> ModuleType:
     return module
 
 
-def run_project(folder: Path, workflow: str, seconds: int = 1400, **variables: object) -> str:
-    """What `spacy project run` prints, run by weasel, which spaCy hands it to: that starts five seconds sooner."""
-    command = [sys.executable, "-m", "weasel", "run", workflow, str(folder)]
+def run_project(folder: Path, workflow: str, seconds: int = 1400, cold: bool = False, **variables: object) -> str:
+    """What `spacy project run` prints, run by weasel, which spaCy hands it to. cold: whether each command is a process
+    of its own from the start, as those of a user are, and no fork of one that has imported all."""
+    command = ["-m", "weasel", "run", workflow, str(folder)]
     command += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    if cold:
+        run = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=seconds)
+    else:
+        run = run_python(*command, seconds=seconds)
     assert run.returncode == 0, f"{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
     return run.stdout

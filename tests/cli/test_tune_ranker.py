@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 from tiny import ENTITIES, SENTENCES, make_docs, make_examples, make_kb, make_pipeline, write_encoder
 from typer.testing import CliRunner
+from warm import run_python
 
 from spacy_pel.cli import pel_app
 from spacy_pel.corpora.mention_corpus import MentionCorpus
@@ -112,8 +111,7 @@ def folder(tmp_path_factory):
     nil = [(text, dict.fromkeys(mentions, "NIL")) for text, mentions in SENTENCES]
     DocBin(docs=make_docs(nlp, [*SENTENCES * 4, *nil * 2])).to_disk(folder / "dev.spacy")
     (folder / "ranker.cfg").write_text(CONFIG.format(folder=folder.as_posix()))
-    command = [sys.executable, "-m", "spacy", "train", folder / "ranker.cfg", "--output", folder / "training"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    done = run_python("-m", "spacy", "train", folder / "ranker.cfg", "--output", folder / "training")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "LOSS PEL_R" in done.stdout and (folder / "candidates.jsonl").exists()
     return folder

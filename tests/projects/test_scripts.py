@@ -26,6 +26,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
+from warm import run_python
 from zeshel import SPLITS, write_zeshel
 
 from spacy_pel import evaluate, render_links
@@ -58,8 +59,7 @@ def script(name: str, project: str = "bc5cdr") -> ModuleType:
 
 
 def run(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, path_of(name, "shared"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return run_python(path_of(name, "shared"), *arguments)
 
 
 def pmids(path: Path) -> list[int]:

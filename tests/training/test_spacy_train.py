@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from spacy.tokens import DocBin
 from spacy.util import load_model_from_config
 from thinc.api import Config
 from tiny import SENTENCES, make_docs, make_kb, make_pipeline, write_encoder
+from warm import run_python
 
 from spacy_pel.errors import PelError
 
@@ -101,7 +101,7 @@ path = ${{paths.kb}}
 
 
 def spacy_cli(*args: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "spacy", *map(str, args)], capture_output=True, text=True, timeout=300)
+    return run_python("-m", "spacy", *args)
 
 
 VECTORS_ALONE = ("--components.pel_linker.lexical", "null")  # as what is being trained is scored
