@@ -99,7 +99,7 @@ def rates(
     steps: Annotated[int, typer.Option(help="Optimiser steps of a full run; these take half as many")] = 94,
     gpu_id: Annotated[int, typer.Option(help="-1: the CPU")] = -1,
 ) -> None:
-    """Short runs of both losses at several learning rates, scored over a part of the KB: metrics/rates."""
+    """Short runs of each loss at several learning rates, scored over a part of the KB: metrics/rates."""
     for rate, loss in product(RATES, LOSSES):
         run(f"rates/{loss}-{rate:g}", loss, rate, steps=steps // 2, gpu_id=gpu_id, whole_kb=False)
 
