@@ -276,13 +276,14 @@ def test_medmentions_rows(copied, made_data, tiny_bert, tmp_path):
     assert (linker["layout"], linker["negatives"]["n"], linker["adversarial"]["epsilon"]) == ("per_mention", 3, 0.002)
     assert linker["negatives"]["@misc"] == "spacy_pel.RandomNegatives.v1" and linker["lexical"] is None
 
-    for command in ("types", "types-margin-0.1", "types-ce-cosine", "types-table"):
+    for command in ("types", "types-margin-0.1", "types-origin", "types-ce-cosine", "types-table"):
         printed = run_project(folder, command, **variables)
         if command == "types":
             assert "a name that stays" in printed and "24 of the 64 entities" in printed
     types, run = variables["nil_types"], f"{variables['nil_types']}-3"
     assert len(KnowledgeBase(folder / "training" / "types" / types / "kb")) == 40
-    for name, loss in (("margin-0.1", {"margin": 0.1}), ("ce-cosine", {"scale": 32.0, "similarity": "cosine"})):
+    losses = {"margin-0.1": {"margin": 0.1}, "origin": {"origin": "auto"}}
+    for name, loss in (losses | {"ce-cosine": {"scale": 32.0, "similarity": "cosine"}}).items():
         trained = folder / "training" / "types" / run / f"{name}-0"
         config = Config().from_disk(trained / "train.cfg")["components"]["pel_linker"]
         assert config["loss"].items() >= loss.items() and config["model"]["similarity"] == "cosine"
@@ -292,7 +293,7 @@ def test_medmentions_rows(copied, made_data, tiny_bert, tmp_path):
         assert 0 < measured["n_nil"] < 12 and measured["nil_f1"] is not None
         assert 0 < measured["nil_auprc_se"] < 0.5
     table = (folder / "metrics" / "types" / run / "table.md").read_text(encoding="utf-8")
-    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce-cosine", "margin-0.1"]
+    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce-cosine", "margin-0.1", "origin"]
     assert (folder / "metrics" / "types" / run / "nil.png").stat().st_size > 1000
 
 
