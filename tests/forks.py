@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import traceback
@@ -22,7 +21,7 @@ for model in ("bert.modeling_bert", "bert.tokenization_bert_fast"):
 
 def forked(work: Callable[[], object], log: Path | None = None) -> int:
     """The exit status of `work`, done in a fork that prints to `log`, or where this process does: less than 0 if a
-    signal ended it."""
+    signal ended it. What this process does at its exit, the fork does not."""
     flush()
     child = os.fork()
     if not child:
@@ -34,7 +33,6 @@ def forked(work: Callable[[], object], log: Path | None = None) -> int:
                     stack.enter_context(redirect_stdout(file))
                     stack.enter_context(redirect_stderr(file))
                 code = _status(work)
-                atexit._run_exitfuncs()
                 flush()
         finally:
             os._exit(code)
