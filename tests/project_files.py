@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -32,13 +31,9 @@ def load_script(path: Path, name: str | None = None) -> ModuleType:
 
 
 def run_project(folder: Path, workflow: str, seconds: int = 1400, cold: bool = False, **variables: object) -> str:
-    """What `spacy project run` prints, run by weasel, which spaCy hands it to. cold: whether each command is a process
-    of its own from the start, as those of a user are, and no fork of one that has imported all."""
+    """What `spacy project run` prints, run by weasel, which spaCy hands it to. cold: for `run_python`."""
     command = ["-m", "weasel", "run", workflow, str(folder)]
     command += [part for name, value in variables.items() for part in (f"--vars.{name}", str(value))]
-    if cold:
-        run = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=seconds)
-    else:
-        run = run_python(*command, seconds=seconds)
+    run = run_python(*command, seconds=seconds, cold=cold)
     assert run.returncode == 0, f"{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
     return run.stdout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -41,8 +39,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_it_is_as_cold_ones_are(folder):
     """What they print and in which order, their status, environment, arguments, and the modules beside them."""
-    cold = subprocess.run([sys.executable, "script.py", "a", "b"], capture_output=True, text=True)
-    warm = run_python("script.py", "a", "b")
+    cold, warm = (run_python("script.py", "a", "b", cold=cold) for cold in (True, False))
     assert warm.stdout.splitlines() == [
         f"outer ['a', 'b'] one {folder.name}",
         "inner | ['x'] | another | inner",

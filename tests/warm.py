@@ -15,7 +15,6 @@ from pathlib import Path
 from select import select
 from typing import Any
 
-COLD = {"pip", "build", "venv"}  # modules that are run in a process of their own
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # the threads of a process are not in its forks
 
 
@@ -59,14 +58,17 @@ def _python() -> _Python:
     return _Python()
 
 
-def run_python(*arguments: object, seconds: float = 300) -> subprocess.CompletedProcess:
+def run_python(*arguments: object, seconds: float = 300, cold: bool = False) -> subprocess.CompletedProcess:
     """What `python ARGUMENTS` prints, and its exit status.
 
+    Args:
+        cold: Whether it and what it starts are processes of their own from the start, as those of a user are.
+
     Raises:
-        TimeoutError: After `seconds`.
+        TimeoutError, subprocess.TimeoutExpired: After `seconds`; the latter if it is `cold`.
     """
     words = [str(word) for word in arguments]
-    if not hasattr(os, "fork"):
+    if cold or not hasattr(os, "fork"):
         return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=seconds)
     return _python().run(words, seconds)
 
@@ -111,7 +113,7 @@ _subprocess_run: Any = subprocess.run
 def _run(command: Any, **settings: Any) -> subprocess.CompletedProcess:
     """`subprocess.run` of Python commands by a fork, unless their input or output is the caller's."""
     mine = isinstance(command, list) and command[0] == sys.executable and len(command) > 1
-    if not mine or command[1] == "-c" or (command[1] == "-m" and command[2] in COLD):
+    if not mine or command[1] == "-c":
         return _subprocess_run(command, **settings)
     if any(settings.get(name) is not None for name in ("stdin", "input", "stdout", "stderr", "capture_output", "cwd")):
         return _subprocess_run(command, **settings)

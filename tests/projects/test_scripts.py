@@ -59,7 +59,7 @@ def script(name: str, project: str = "bc5cdr") -> ModuleType:
 
 
 def run(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    return run_python(path_of(name, "shared"), *arguments)
+    return run_python(path_of(name, "shared"), *arguments, seconds=120)
 
 
 def pmids(path: Path) -> list[int]:
