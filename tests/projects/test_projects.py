@@ -491,11 +491,13 @@ def test_okb_nil(copied, made_data, tiny_bert):
     copied("bc5cdr")
     folder = copied("okb_nil")
     variables = {"data": made_data, "encoder": tiny_bert, "steps": 3, "names_steps": 4}
-    for command in ("fetch", "data", "margin-0.1", "ce", "table", "figure"):
+    for command in ("fetch", "data", "margin-0.1", "ce", "ce-cosine", "table", "figure"):
         run_project(folder, command, **variables)
+    cross_entropy = {"@misc": "spacy_pel.CrossEntropyLoss.v1"}
     for name, loss, rate in (
         ("margin-0.1", {"margin": 0.1}, 2e-4),
-        ("ce", {"@misc": "spacy_pel.CrossEntropyLoss.v1"}, 1e-4),
+        ("ce", cross_entropy | {"similarity": "dot"}, 1e-4),
+        ("ce-cosine", cross_entropy | {"similarity": "cosine", "scale": 32.0}, 2e-4),
     ):
         whole = Config().from_disk(folder / "training" / f"{name}-0" / "train.cfg")
         config = whole["components"]["pel_linker"]
@@ -505,7 +507,7 @@ def test_okb_nil(copied, made_data, tiny_bert):
         assert metrics["n_mentions"] == 9 and metrics["n_nil"] > 3, "half of the abstracts; some entities are held out"
         assert metrics["nil_curve"] and metrics["link_ece"] is not None and metrics["nil_f1"] is not None
     table = (folder / "metrics" / "table.md").read_text(encoding="utf-8")
-    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce", "margin-0.1"]
+    assert [line.split("|")[1].strip() for line in table.splitlines()[2:]] == ["ce", "ce-cosine", "margin-0.1"]
     assert (folder / "figures" / "nil.png").stat().st_size > 1000
 
     for command in ("margin-0", "decide", "names"):

@@ -13,7 +13,6 @@ from unittest.mock import patch
 import spacy as spacy_
 import srsly
 import typer
-from thinc.api import Config
 
 from spacy_pel import evaluate
 from spacy_pel.corpora.docbin import read_docs
@@ -21,15 +20,17 @@ from spacy_pel.pipeline.tuning import find_for_gold
 from spacy_pel.search.parts import NAMES
 from spacy_pel.tuning.name_weights import fit_weights
 
+N_NEGATIVES = 8  # of a mention, half of them hard
+
 app = typer.Typer(help=__doc__)
 
 
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(help="Of the run: training/NAME-SEED, metrics/NAME-SEED.json")],
+    loss: Annotated[str, typer.Option(help="One of ../shared/vary.py")] = "pb",
     margin: Annotated[float, typer.Option(help="Of the proxy-based loss")] = 0.0,
     origin: Annotated[str, typer.Option(help="Of the proxy-based loss: a cosine, or auto")] = "0",
-    cross_entropy: Annotated[bool, typer.Option("--ce", help="Cross-entropy on dot products instead")] = False,
     rate: Annotated[float, typer.Option(help="The highest learning rate")] = 2e-4,
     steps: Annotated[int, typer.Option(help="Optimiser steps")] = 540,
     seed: Annotated[int, typer.Option(help="Of the draws")] = 0,
@@ -39,18 +40,11 @@ def run(
     the paper."""
     folder = Path("training") / f"{name}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    config = Config().from_disk("configs/train.cfg", interpolate=False)
-    linker: Any = config["components"]["pel_linker"]
-    if cross_entropy:
-        linker["loss"] = {"@misc": "spacy_pel.CrossEntropyLoss.v1"}
-        linker["model"]["similarity"] = "dot"
-    else:
-        linker["loss"] |= {"margin": margin, "origin": "auto" if origin == "auto" else float(origin)}
-    config["training"] |= {"max_steps": steps, "seed": seed}
-    config["training"]["optimizer"]["learn_rate"]["initial_rate"] = rate
-    config.to_disk(folder / "train.cfg")
+    config = folder / "train.cfg"
+    objective = ("--loss", loss, "--margin", margin, "--origin", origin, "--n", N_NEGATIVES, "--rate", rate)
+    python("../shared/vary.py", "configs/train.cfg", config, *objective)
     gpu = ("--gpu-id", gpu_id)
-    spacy("train", folder / "train.cfg", "--output", folder, *gpu)
+    spacy("train", config, "--output", folder, "--training.max_steps", steps, "--training.seed", seed, *gpu)
     spacy("pel", "index", folder / "model-last", "kb", folder / "linker", "--force", *gpu)
     spacy("pel", "tune-nil", folder / "linker", "corpus/dev.spacy", "--by-score", *gpu)
     measures = ("--train", "corpus/train.spacy", "--output", Path("metrics") / f"{name}-{seed}.json")
@@ -105,7 +99,11 @@ def searched_once(linker: Any) -> Iterator[None]:
 
 
 def spacy(*arguments: object) -> None:
-    subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)], check=True)
+    python("-m", "spacy", *arguments)
+
+
+def python(*arguments: object) -> None:
+    subprocess.run([sys.executable, *map(str, arguments)], check=True)
 
 
 if __name__ == "__main__":
