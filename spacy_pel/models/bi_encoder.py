@@ -246,8 +246,8 @@ def encoder_of(model: Model) -> PretrainedEncoder:
         PelError: The bi-encoder has no weights.
     """
     builder = row_builder(model)
-    tower = tower_module(model.get_ref("entity_tower" if listens(model) else "mention_tower"))
-    return PretrainedEncoder(copy.deepcopy(tower.transformer), builder.tokenizer)
+    transformer: Any = tower_module(model.get_ref("entity_tower" if listens(model) else "mention_tower")).transformer
+    return PretrainedEncoder(copy.deepcopy(transformer).requires_grad_(True), builder.tokenizer)  # it may be frozen
 
 
 def has_encoder(model: Model) -> bool:

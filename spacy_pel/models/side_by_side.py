@@ -40,7 +40,12 @@ def side_by_side(function: Callable[[One], Made], items: Sequence[One]) -> list[
         started.wait()
 
     with ThreadPoolExecutor(at_once, initializer=start) as pool:
-        made = pool.map(function, items)
-        started.wait()
-        torch.set_num_threads(threads)  # what a worker has set is also what threads begin with
+        try:
+            made = pool.map(function, items)
+            started.wait()
+        except BaseException:  # the system has no thread left, or an interrupt: those that wait would do so for ever
+            started.abort()
+            raise
+        finally:
+            torch.set_num_threads(threads)  # what a worker has set is also what threads begin with
         return list(made)

@@ -117,6 +117,13 @@ def save(model: Model, path: Path) -> None:
     srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
 
 
+def without_weights(settings: dict[str, Any]) -> Model:
+    """The bi-encoder that has these `settings`, as they are among its attributes."""
+    make = make_transformer_listener if "upstream" in settings else make_bi_encoder
+    score = registry.resolve({"score": settings["score"]}) if "score" in settings else {}
+    return make(**(settings | score))
+
+
 def load(path: Path, precision: str) -> Model:
     """Read what `save` wrote, whatever its settings.
 
@@ -129,10 +136,7 @@ def load(path: Path, precision: str) -> Model:
     """
     with reading(path, "bi-encoder"):
         settings: Any = srsly.read_json(path / "bi_encoder.json")
-        make = make_transformer_listener if "upstream" in settings else make_bi_encoder
-        if "score" in settings:
-            settings |= registry.resolve({"score": settings["score"]})
-        model = make(**{**settings, "precision": precision})
+        model = without_weights({**settings, "precision": precision})
         model.attrs["row_builder"] = builder = RowBuilder(
             load_tokenizer(path / "tokenizer"), model.attrs["row_settings"]
         )

@@ -48,7 +48,11 @@ class Candidates(NamedTuple):
 class KeptCandidates:
     """What a linker finds for mentions, by the text of their Docs, their places in it and what else is read of a Doc:
     its other mentions, and its abbreviations. The first `MOST_KEPT` are kept, which bounds
-    memory and file where a corpus has new Docs in every epoch; others are searched each time."""
+    memory and file where a corpus has new Docs in every epoch; others are searched each time.
+
+    Attributes:
+        path: The file that was named; None: none.
+    """
 
     def __init__(self, linker: Any, top_n: int, path: Path | None = None, found_by: Any | None = None) -> None:
         """Read what the file `path` holds, if it is of this linker, this KB and as many candidates or more.
@@ -64,7 +68,7 @@ class KeptCandidates:
             PelError: The file is broken, or has what another linker found for another `linker` than this, or fewer.
                 Half a line at its end, as a killed training leaves it, is passed over.
         """
-        self._linker, self._top_n, self._path = linker, top_n, path
+        self._linker, self._top_n, self._path, self.path = linker, top_n, path, path
         self._finder = found_by or linker
         self._by_another = found_by is not None  # whether another linker fills the file
         self._depth = top_n  # of what is kept
@@ -153,9 +157,8 @@ class KeptCandidates:
     def _append(self, path: Path, kept: dict[str, Candidates]) -> None:
         """Append to the file, unless it is another one by now: then nothing is written any more."""
         try:
-            with path.open("r+b") as file:
+            with open(path, "r+b", opener=_appending) as file:
                 if file.readline() == self._head:
-                    file.seek(0, os.SEEK_END)
                     file.write(_lines(kept))
                     return
         except FileNotFoundError:
@@ -255,6 +258,11 @@ def found_by_another(
         kept.of(new, progress=True)
     found = len(new) - len(kept.lacking(new))
     return found, len(mentions) - len(new)
+
+
+def _appending(path: str, flags: int) -> int:
+    """Open a file, all that is written to which goes to its end, also where another process writes to it meanwhile."""
+    return os.open(path, flags | os.O_APPEND)
 
 
 def _candidates(mention: Span, found: Found) -> Candidates:

@@ -23,18 +23,27 @@ class Choices:
         kept: What it finds.
         top_n: How many candidates there are of a mention.
         seed: Of the draws, where a mention has several correct entities.
+
+    Attributes:
+        kept: See the argument.
     """
 
     def __init__(self, linker: Any, kept: KeptCandidates, top_n: int, seed: int) -> None:
-        self.linker, self._kept, self._top_n = linker, kept, top_n
+        self.linker, self.kept, self._top_n = linker, kept, top_n
+        self._made_for = _decides(linker, top_n)
         self._rng = np.random.default_rng(seed)
         self._same = both_ways(linker.kb.same_concepts())
+
+    def hold(self, linker: Any, top_n: int) -> bool:
+        """Say whether `linker` is the one they were made for, with its encoder, KB and settings as they were then, and
+        `top_n` is what it was."""
+        return self._made_for == _decides(linker, top_n)
 
     def of(self, mentions: Sequence[GoldMention]) -> list[Choice]:
         """The choices of those of `mentions` that the KB has an entity for. Where no correct one is among the
         candidates, one takes the place of the last. Entities that the KB marks as the same concept as a correct one are
         not wrong."""
-        found = self._kept.of(mentions)
+        found = self.kept.of(mentions)
         sought = [*(one.ids for one in found), *(one.ids for one in mentions)]
         rows = self.linker.kb.rows({id_ for ids in sought for id_ in ids})
         spans = reread([one.span for one in mentions], [one.read for one in found], self.linker.reading)
@@ -57,3 +66,9 @@ class Choices:
                 )
             )
         return choices
+
+
+def _decides(linker: Any, top_n: int) -> tuple:
+    """What decides the choices, cheap to compare."""
+    kb = linker.require_kb()
+    return linker, linker.model, kb, kb.moment, linker.settings, linker.name_weights, top_n

@@ -86,7 +86,6 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         self.kb: KnowledgeBase | None = None
         self.objective = objective
         self.settings = settings or LinkSettings()
-        self.settings.check_threshold(_similarity(model))
         self.tuned = Tuned()
         self.session: TrainingSession | None = None
         self.scorer = scorer
@@ -96,10 +95,17 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         set_extensions(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.setting_names and name not in self.setting_of:
+        field = self.setting_of.get(name, name)
+        if field not in self.setting_names:
             check_attribute(name, value)
+        if name == "settings":
+            value.check_threshold(_similarity(self.model))
         super().__setattr__(name, value)
-        if name in ("lexical", "vectors", "top_k"):
+        if name == "model":
+            self.session, self._fingerprints = None, {}
+        elif name == "kb":
+            self.session = self._kb_lost = None
+        if field in ("kb", "settings", "lexical", "vectors", "top_k"):
             warn_of_tuning(self)
 
     def _check_change(self, field: str, settings: LinkSettings) -> None:
@@ -296,12 +302,10 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         from ..kb.knowledge_base import KnowledgeBase
 
         self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(path_given(kb))
-        self._kb_lost = self.session = None
-        warn_of_tuning(self)
 
     def lose_kb(self, reason: str | None = None) -> None:
         """Have no KB from now on. reason: said where one is needed."""
-        self.kb, self.session, self._kb_lost = None, None, reason
+        self.kb, self._kb_lost = None, reason
 
     def index(self, *, index_type: str = "auto", progress: bool = True, encode: Callable | None = None) -> None:
         """Encode the KB and write the vectors that the setting `vectors` names into its folder, in place of those of
@@ -398,7 +402,6 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         """
         self.settings.check_threshold(_similarity(model))
         self.model = model
-        self.session, self._fingerprints = None, {}
 
     def begin_training(self) -> "TrainingSession":
         """The session that updates the model: the one that goes on, or a new one. It ends when the KB is indexed,

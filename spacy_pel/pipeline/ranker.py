@@ -288,15 +288,15 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         linker, section = self.require_linker(), f"[initialize.components.{self.name}]"
         if candidates is not None and not str(candidates).strip("."):
             raise refused(section, "candidates", str(candidates), "name a file, or leave it out")
-        if encoder_loader is not None:
-            set_encoder(self.model, encoder_loader())
-        elif not has_encoder(self.model):
-            set_encoder(self.model, encoder_of(linker.model))
         lent = listens(linker.model)
         if lent and candidates is not None:
             path = str(candidates)
             advice = f"{linker.name} reads what a transformer pipe lends, and that may learn; leave it out"
             raise refused(section, "candidates", path, advice)
+        if encoder_loader is not None:
+            set_encoder(self.model, encoder_loader())
+        elif not has_encoder(self.model):
+            set_encoder(self.model, encoder_of(linker.model))
         self.session, self.tuned = None, RankTuned()
         annotated = [mention for eg in get_examples() for mention in gold_mentions(eg.reference)]
         check_linked(annotated, self.name, nlp)
@@ -325,8 +325,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         """The session that updates the model: the one that goes on, or a new one."""
         from ..training.ranking import RankingSession
 
-        if self._choices is None or self._choices.linker is not self.linker:
-            self._begin()
+        if self._choices is None or not self._choices.hold(self.require_linker(), self.settings.top_n):
+            self._begin(self._choices.kept.path if self._choices is not None else None)
         self.session = self.session or RankingSession(self.model, self.adversarial)
         return self.session
 

@@ -26,8 +26,8 @@ from thinc.api import Model
 from ..files.packing import pack_folder, unpack_folder
 from ..files.temporary import TemporaryFolder
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import make_bi_encoder
-from ..models.storage import load, save
+from ..models.bi_encoder import has_encoder
+from ..models.storage import load, save, without_weights
 from ..tuning.tuned import Tuned
 from .component_files import read_component, write_component
 from .indexing import check_fingerprints
@@ -161,11 +161,11 @@ def pickled(linker: Any, folder: TemporaryFolder | None) -> tuple[Callable, tupl
     """What pickles a linker. A KB that goes with the linker, in its `folder`, is in the bytes; another is a path."""
     kb = linker.kb
     goes_along = folder is not None and kb is not None and lies_in(kb, folder.path)
-    data = linker.to_bytes(exclude=("vocab",) if goes_along else ("vocab", FOLDER))
+    excluded = ("vocab",) if goes_along else ("vocab", FOLDER)
+    data = linker.to_bytes(exclude=excluded) if has_encoder(linker.model) else None
     parts = {"name": linker.name, "objective": linker.objective, "settings": linker.settings, "scorer": linker.scorer}
-    settings = linker.model.attrs["settings"]
-    own = settings["precision"], settings["similarity"]
-    return linker_from_parts, (type(linker), linker.vocab, parts, data, None if goes_along else kb, goes_along, *own)
+    own = None if goes_along else kb, goes_along, linker.model.attrs["settings"]
+    return linker_from_parts, (type(linker), linker.vocab, parts, data, *own)
 
 
 def kept_handler(component: Any) -> Callable:
@@ -182,16 +182,16 @@ def linker_from_parts(
     kind: Callable,
     vocab: Vocab,
     parts: dict[str, Any],
-    data: bytes,
+    data: bytes | None,
     kb: KnowledgeBase | None,
     kb_in_data: bool,
-    precision: str,
-    similarity: str,
+    settings: dict[str, Any],
 ) -> CanBeSaved:
-    """A linker that was pickled: of the class `kind`, with its other arguments, its bytes, its KB, and the settings of
-    its model that others depend on."""
-    linker = kind(vocab, make_bi_encoder(precision=precision, similarity=similarity), **parts)
-    linker.from_bytes(data, exclude=("vocab",) if kb_in_data else ("vocab", FOLDER))
+    """A linker that was pickled: of the class `kind`, with its other arguments, its bytes unless it had no encoder, its
+    KB, and the settings of its model."""
+    linker = kind(vocab, without_weights(settings), **parts)
+    if data is not None:
+        linker.from_bytes(data, exclude=("vocab",) if kb_in_data else ("vocab", FOLDER))
     if kb is not None:
         linker.set_kb(kb)
     return linker

@@ -32,7 +32,7 @@ from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate, loss_and_gradients, with_origin
-from .waiting import waiting_for_mentions, waiting_for_targets
+from .waiting import waiting_for_mentions, waiting_for_refresh, waiting_for_targets
 
 
 class Update(NamedTuple):
@@ -87,6 +87,7 @@ class TrainingSession:
         self._targets_come = None if distillation is None else waiting_for_targets(distillation.path)
         self._n_taught = 0  # mentions that have targets
         self._learns = waiting_for_mentions("pel_linker")
+        self._refreshed = waiting_for_refresh()
         if objective.adversarial is not None:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
         self.drop_gradients()  # what a training before this one has left
@@ -278,6 +279,7 @@ class TrainingSession:
         0, or as many as there are: all."""
         if not self.objective.negatives.n_hard:
             return
+        self._refreshed(True)
         drawn = None
         if 0 < sample < len(self.live):
             drawn = EntityPlaces(np.sort(self._rng.choice(len(self.live), sample, replace=False)))
@@ -289,3 +291,5 @@ class TrainingSession:
             tower_module(tower).weights_changed()
         if not self.objective.freeze_entities:
             self.live.updated()
+            negatives = self.objective.negatives
+            self._refreshed(not negatives.n_hard or negatives.rescored > 0)

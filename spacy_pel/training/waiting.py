@@ -47,3 +47,13 @@ def waiting_for_targets(path: str) -> WaitingFor:
         "that nothing is learnt of the ranker: write it with `spacy pel distil` of the texts of the training corpus, "
         "whose mentions are told by the characters around them.",
     )
+
+
+def waiting_for_refresh() -> WaitingFor:
+    """What waits, update by update, for the first refresh of hard negatives."""
+    return WaitingFor(
+        UPDATES,
+        f"The hard negatives are {UPDATES} updates old and hard no more: nothing has encoded the KB again. Set "
+        '[training.before_update] to @callbacks = "spacy_pel.refresh_negatives.v1", or call '
+        "linker.refresh_negatives() from time to time.",
+    )

@@ -69,6 +69,21 @@ def test_what_is_raised_is_raised(with_threads):
     assert torch.get_num_threads() == 2
 
 
+def test_where_no_thread_can_be_started_that_is_raised(with_threads, monkeypatch):
+    with_threads(2)
+    start, started = Thread.start, []
+
+    def refused(thread):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(start(thread))
+
+    monkeypatch.setattr(Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        side_by_side(lambda item: item, range(4))
+    assert torch.get_num_threads() == 2
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_vectors_are_those_of_one_after_the_other(tmp_path, monkeypatch, with_threads, precision):
     _, linker, _, _ = make_pipeline(

@@ -317,6 +317,16 @@ def test_pickle(trained):
         assert links(linker(doc)) == gold
 
 
+def test_pickled_and_copied_before_it_has_an_encoder():
+    nlp = spacy.blank("en")
+    score = {"@architectures": "spacy_pel.MultiVectorScore.v1", "m": 3}
+    model = {"@architectures": "spacy_pel.BiEncoder.v1", "mention_length": 40, "pooling": "cls", "score": score}
+    linker = nlp.add_pipe("pel_linker", config={"model": model, "top_k": 9})
+    for again in (pickle.loads(pickle.dumps(nlp)), deepcopy(nlp)):
+        own = again.get_pipe("pel_linker")
+        assert own.model.attrs["settings"] == linker.model.attrs["settings"] and own.top_k == 9 and own.kb is None
+
+
 def test_docbin_round_trip(trained, docs):
     data = DocBin(docs=[trained(doc) for doc in docs], store_user_data=True).to_bytes()
     for doc, again in zip(docs, DocBin().from_bytes(data).get_docs(trained.vocab)):

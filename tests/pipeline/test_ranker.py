@@ -31,7 +31,10 @@ from spacy_pel.kb.entity import NIL, Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.links import Link
+from spacy_pel.models.bi_encoder import encoder_of
+from spacy_pel.models.encoder import freeze
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.pipeline import candidates as candidates_file
 from spacy_pel.pipeline.candidates import KeptCandidates
 from spacy_pel.pipeline.choices import Choices
 from spacy_pel.pipeline.ranker_tuning import Cost, _below
@@ -486,6 +489,54 @@ def test_a_file_of_candidates_that_another_training_has_replaced_stays_as_it_is(
     KeptCandidates(linker, 5, file).of(mentions[:2])
     there = file.read_bytes()
     assert len(kept.of(mentions)) == N_MENTIONS and file.read_bytes() == there
+
+
+def test_what_is_appended_while_another_process_appends_stays_whole(nlp, linker, tmp_path, monkeypatch):
+    mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
+    file = tmp_path / "candidates.jsonl"
+    own, other = KeptCandidates(linker, 4, file), KeptCandidates(linker, 4, file)
+    own.of(mentions[:1])
+    other = KeptCandidates(linker, 4, file)
+    lines, waiting = candidates_file._lines, [mentions[1:4]]
+
+    def interrupted(found):
+        if waiting:
+            other.of(waiting.pop())
+        return lines(found)
+
+    monkeypatch.setattr(candidates_file, "_lines", interrupted)
+    own.of(mentions[4:5])
+    assert len(file.read_text().splitlines()) == 1 + 5
+    assert not KeptCandidates(linker, 4, file).lacking(mentions[:5])
+
+
+def test_a_ranker_learns_from_the_linker_as_it_is(nlp, linker, ranker, tmp_path):
+    linker.set_kb(linker.kb.copy_to(tmp_path / "kb"))
+    examples, mentions = make_examples(nlp), [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
+    file = tmp_path / "candidates.jsonl"
+    ranker.initialize(lambda: examples, nlp=nlp, candidates=file)
+
+    def offered():
+        ranker.begin_training()
+        return [[entity.id for entity in one.candidates] for one in ranker._choices.of(mentions)]
+
+    assert {len(ids) for ids in offered()} == {6}
+    kept = ranker._choices
+    offered()
+    assert ranker._choices is kept
+    ranker.top_n = 3
+    before = offered()
+    assert {len(ids) for ids in before} == {3}
+    gone = next(id_ for id_ in before[0] if id_ not in mentions[0].ids)
+    linker.remove_entities([gone])
+    after = offered()
+    assert {len(ids) for ids in after} == {3} and gone not in {id_ for ids in after for id_ in ids}
+    assert not KeptCandidates(linker, 3, file).lacking(mentions)
+
+
+def test_a_copy_of_a_frozen_encoder_learns(linker):
+    freeze(linker.model.get_ref("mention_tower"), True)
+    assert all(weight.requires_grad for weight in encoder_of(linker.model).transformer.parameters())
 
 
 def test_candidates_of_a_kb_that_has_changed_are_searched_again(nlp, linker, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import pytest
 import spacy
@@ -108,3 +109,36 @@ def test_a_pickle_of_one_that_is_trained_is_trained_on(made):
     assert again.update(examples)["pel_linker"] > 0
     again.index(progress=False)
     assert pickle.loads(pickle.dumps(again)).session is None
+
+
+def test_another_kb_ends_a_training(made, tmp_path):
+    nlp, linker, examples, optimizer = made
+    train(nlp, examples, optimizer, 1)
+    linker.kb = linker.kb.copy_to(tmp_path / "other")
+    assert linker.session is None
+    train(nlp, examples, optimizer, 1)
+    assert linker.session.kb is linker.kb
+
+
+def test_another_model_is_not_taken_for_the_one_that_the_kb_was_indexed_with(made, tmp_path):
+    nlp, linker, *_ = made
+    before = linker.fingerprint
+    _, other, _, _ = make_pipeline(write_encoder(tmp_path / "wider", intermediate_size=96), make_kb(tmp_path / "kb2"))
+    linker.model = other.model
+    assert linker.fingerprint == other.fingerprint != before
+    with pytest.raises(PelError, match="pel index"):
+        linker(unlinked(nlp)[0])
+
+
+def test_whether_what_was_tuned_still_counts_is_asked_whatever_a_setting_is_called(made, monkeypatch):
+    _, linker, *_ = made
+    asked = []
+    monkeypatch.setattr("spacy_pel.pipeline.linker.warn_of_tuning", asked.append)
+    linker.top_k = 32
+    linker.k = 64
+    linker.settings = replace(linker.settings, top_k=32)
+    linker.kb = linker.kb
+    assert len(asked) == 4
+    with pytest.raises(PelError, match="nil_threshold"):
+        linker.settings = replace(linker.settings, nil_threshold=7.0)
+    assert linker.settings.nil_threshold != 7.0 and len(asked) == 4

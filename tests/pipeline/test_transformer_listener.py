@@ -24,6 +24,7 @@ from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.evaluate import evaluate
 from spacy_pel.models.bi_encoder import UNREADABLE, encode_names, encode_spans
+from spacy_pel.models.cross_encoder import has_encoder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.lent_rows import rows_of_states
@@ -499,6 +500,7 @@ def test_a_ranker_is_trained_behind_it(package, encoder, tmp_path):
     kept = tmp_path / "candidates.jsonl"
     with pytest.raises(PelError, match=re.escape("[initialize.components.pel_ranker]: candidates = ")):
         ranker.initialize(lambda: examples, nlp=nlp, candidates=kept)
+    assert not has_encoder(ranker.model), "what is refused changes nothing"
     ranker.initialize(lambda: examples, nlp=nlp, encoder_loader=HFEncoder(str(encoder), dropout=0.0))
     losses = []
     for _ in range(12):

@@ -212,3 +212,14 @@ def test_towers_that_change_leave_no_stale_vectors(trained, tmp_path):
     other.index(progress=False)  # beside those of the first
     assert linker.rank(spans, 3) == found != other.rank(spans, 3)
     assert len(KnowledgeBase(linker.kb.path).indexes) == 4
+
+
+def test_a_filter_that_leaves_no_vector_of_those_that_were_indexed(trained, tmp_path, vectors):
+    nlp, linker = load(trained, tmp_path, vectors)
+    linker.set_kb(linker.kb.copy_to(tmp_path / "own"))
+    linker.add_entities([Entity("NEW", "p53", ("TP53",), ("Gene",))])
+    (doc, *_) = make_docs(nlp)
+    linker.types = ["Gene"]
+    assert {id_ for ranked in linker.rank(doc.ents, 3) for id_, _ in ranked} == {"NEW"}
+    linker.types_by_label = {doc.ents[0].label_: ["Disease"]}
+    assert linker.rank(doc.ents[:1], 3) == [[]] and linker.explain(doc.ents[0]).candidates == []

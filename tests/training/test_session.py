@@ -258,6 +258,23 @@ def test_a_training_that_learns_nothing_says_so_once(pipeline):
         train(nlp, nothing, optimizer, 60)
 
 
+def test_hard_negatives_that_nothing_refreshes_are_told_once(pipeline):
+    nlp, linker, examples, optimizer = pipeline
+    with pytest.warns(UserWarning) as warned:
+        train(nlp, examples[:1], optimizer, 110)
+    (told,) = warned
+    assert str(told.message).startswith("The hard negatives are 50 updates old")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        linker.session = None
+        linker.refresh_negatives()
+        train(nlp, examples[:1], optimizer, 60)
+        for settled in ({"p": 0}, {"rescored": 4}):
+            linker.objective = replace(linker.objective, negatives=replace(linker.objective.negatives, **settled))
+            linker.session = None
+            train(nlp, examples[:1], optimizer, 60)
+
+
 def test_gradients_of_two_batches_add_up(tmp_path):
     """Without an optimizer step between them, as spaCy's accumulate_gradient has it. Negatives: all of the KB."""
     _, linker, examples, _ = make_pipeline(

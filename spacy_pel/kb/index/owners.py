@@ -88,7 +88,7 @@ class Owners:
             Scores (q, m) and pairs (q, m), best first, where -1 stands for no pair; m is n, or as many as there are
             pairs of the vectors of one query.
         """
-        if self.numbers is None:
+        if self.numbers is None or not numbers.shape[1]:
             return scores, numbers
         pairs, starts = self._by_vector
         counts = np.where(numbers < 0, 0, starts[numbers + 1] - starts[numbers])
