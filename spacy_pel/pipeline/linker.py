@@ -105,7 +105,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             self.session, self._fingerprints = None, {}
         elif name == "kb":
             self.session = self._kb_lost = None
-        if field in ("kb", "settings", "lexical", "vectors", "top_k"):
+        if field in ("settings", "lexical", "vectors", "top_k"):
             warn_of_tuning(self)
 
     def _check_change(self, field: str, settings: LinkSettings) -> None:
@@ -302,6 +302,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         from ..kb.knowledge_base import KnowledgeBase
 
         self.kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(path_given(kb))
+        warn_of_tuning(self)
 
     def lose_kb(self, reason: str | None = None) -> None:
         """Have no KB from now on. reason: said where one is needed."""

@@ -137,7 +137,7 @@ def test_whether_what_was_tuned_still_counts_is_asked_whatever_a_setting_is_call
     linker.top_k = 32
     linker.k = 64
     linker.settings = replace(linker.settings, top_k=32)
-    linker.kb = linker.kb
+    linker.set_kb(linker.kb)
     assert len(asked) == 4
     with pytest.raises(PelError, match="nil_threshold"):
         linker.settings = replace(linker.settings, nil_threshold=7.0)
