@@ -118,7 +118,7 @@ def save(model: Model, path: Path) -> None:
 
 
 def without_weights(settings: dict[str, Any]) -> Model:
-    """The bi-encoder that has these `settings`, as they are among its attributes."""
+    """Build the bi-encoder that has these `settings` among its attributes."""
     make = make_transformer_listener if "upstream" in settings else make_bi_encoder
     score = registry.resolve({"score": settings["score"]}) if "score" in settings else {}
     return make(**(settings | score))

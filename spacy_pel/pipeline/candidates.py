@@ -261,7 +261,7 @@ def found_by_another(
 
 
 def _appending(path: str, flags: int) -> int:
-    """Open a file, all that is written to which goes to its end, also where another process writes to it meanwhile."""
+    """Open a file so that all writes go to its end, also after another process has written to it."""
     return os.open(path, flags | os.O_APPEND)
 
 

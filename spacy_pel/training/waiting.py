@@ -53,7 +53,7 @@ def waiting_for_refresh() -> WaitingFor:
     """What waits, update by update, for the first refresh of hard negatives."""
     return WaitingFor(
         UPDATES,
-        f"The hard negatives are {UPDATES} updates old and hard no more: nothing has encoded the KB again. Set "
+        f"The hard negatives are {UPDATES} updates old and may not be hard any more: the KB was not encoded again. Set "
         '[training.before_update] to @callbacks = "spacy_pel.refresh_negatives.v1", or call '
         "linker.refresh_negatives() from time to time.",
     )
