@@ -182,7 +182,7 @@ def test_bc5cdr(copied, made_data, tiny_bert):
     assert rows["alias match"][:2] == ["1", "1.000"] and rows["alias match"][6] == "–", "nothing is held out here"
 
 
-def test_ranker_and_what_is_learnt_of_it(copied, made_data, tiny_bert):
+def test_ranker_and_what_is_learnt_of_it_and_another_loss(copied, made_data, tiny_bert):
     folder, other = copied("bc5cdr"), made_data / "biored" / "dev.pubtator"
     other.parent.mkdir(exist_ok=True)
     shutil.copy(made_data / "bc5cdr" / "dev.pubtator", other)
@@ -196,6 +196,15 @@ def test_ranker_and_what_is_learnt_of_it(copied, made_data, tiny_bert):
     assert "mentions a second" in printed and set(rows) == {"", "biored"}
     assert "| distilled-vectors |" in run_project(folder, "distil", **variables)
     run_project(folder, "ranker-rows", **variables)
+    printed = run_project(folder, "ce-cosine", **variables)
+    assert all(f"| {row} | 18 |" in printed for row in ("dev", "dev-vectors", "dev-hybrid-abbreviations", "biored"))
+    one, own = (
+        Config().from_disk(folder / "training" / part / "model-last" / "config.cfg") for part in ("", "ce-cosine")
+    )
+    loss = own["components"]["pel_linker"].pop("loss")
+    assert (loss["@misc"], loss["similarity"]) == ("spacy_pel.CrossEntropyLoss.v1", "cosine")
+    one["components"]["pel_linker"].pop("loss")
+    assert own == one, "all else is as in `train`"
     rows = {path.stem: srsly.read_json(path)["rows"][""] for path in (folder / "metrics" / "ranker-rows").iterdir()}
     assert rows.keys() == {"16-0", "fgsm-0", "64-0", "joint-0"}
     assert len({one["linker"]["n_mentions"] for one in rows.values()}) == 1
