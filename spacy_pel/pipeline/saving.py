@@ -102,9 +102,10 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
     """Read into `linker` what `write_linker` wrote, whatever its architecture.
 
     Raises:
-        PelError: Naming what is broken, or if the KB in the folder was indexed with another encoder.
+        PelError: Naming what is broken, or if the KB in the folder was indexed with another encoder. The linker keeps
+            its weights, what was tuned and its KB.
     """
-    excluded = set(exclude)
+    excluded, before = set(exclude), (linker.model, linker.tuned, linker.cfg)
 
     def load_model(folder: Path, precision: str) -> Model:
         model = load(folder, precision)
@@ -118,7 +119,11 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
 
     read_component(linker, path, excluded, LAYOUT, load_model, read_state)
     if FOLDER not in excluded:
-        _read_kb(linker, path)
+        try:
+            _read_kb(linker, path)
+        except BaseException:
+            linker.model, linker.tuned, linker.cfg = before
+            raise
 
 
 def _read_kb(linker: CanBeSaved, path: Path) -> None:

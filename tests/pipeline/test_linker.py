@@ -434,6 +434,19 @@ def test_a_kb_of_another_encoder_is_refused(trained, tmp_path, docs):
         spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "linker")
 
 
+def test_a_linker_whose_folder_has_a_kb_of_another_encoder_stays_as_it_was(trained, tmp_path, docs):
+    other = write_encoder(tmp_path / "encoder", intermediate_size=48)
+    _, linker, _, _ = make_pipeline(other, make_kb(tmp_path / "kb"))
+    linker.index(progress=False)
+    linker.kb.copy_to(save(trained, tmp_path / "broken") / "kb")
+    linker.tuned = Tuned(nil_threshold=0.25)
+    ids = [ent.kb_id_ for ent in linker(docs[0].copy()).ents]
+    with pytest.raises(PelError, match="was indexed with another encoder"):
+        linker.from_disk(tmp_path / "broken")
+    assert linker.tuned == Tuned(nil_threshold=0.25)
+    assert [ent.kb_id_ for ent in linker(docs[0].copy()).ents] == ids
+
+
 def test_save_kb_false_writes_where_it_is(trained, tmp_path, docs):
     linker = trained.get_pipe("pel_linker")
     linker.save_kb = False
