@@ -13,11 +13,14 @@ import typer
 
 from spacy_pel.cli.table import cell, markdown
 from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.evaluation.evaluate import with_ranker
+from spacy_pel.evaluation.ranking import rank_mentions
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GoldMention, gold_of
 
 HIGH, MULTIPLE, SUBSTRING, LOW = "high overlap", "multiple categories", "ambiguous substring", "low overlap"
 CATEGORIES = (HIGH, MULTIPLE, SUBSTRING, LOW)
+DEPTH = 64  # of the candidates that a ranker is given, as in `evaluate`
 HEADER = ["", "mentions", "first right", "second right", "repaired", "spoilt"]
 
 
@@ -40,7 +43,9 @@ class Ranking(NamedTuple):
 
 
 def main(
-    first: Annotated[Path, typer.Argument(help="A pipeline with a pel_linker and its KB; left as it is")],
+    first: Annotated[
+        Path, typer.Argument(help="A pipeline with a pel_linker and its KB, and perhaps a pel_ranker; left as it is")
+    ],
     second: Annotated[Path, typer.Argument(help="Another")],
     corpora: Annotated[list[Path], typer.Argument(help=".spacy files of gold mentions, such as one a world")],
     output: Annotated[Path, typer.Argument(help="A Markdown file")],
@@ -87,10 +92,10 @@ def ranking(pipeline: Path, corpora: Sequence[Path], kbs: Sequence[Path] | None,
             linker.set_kb(KnowledgeBase(kb))
             linker.types_by_label = {}  # of the worlds that it was trained on
         gold = gold_of(read_docs(corpus, nlp.vocab), linker.kb)
-        found = linker.rank([mention.span for mention in gold], k)
+        found = rank_mentions(with_ranker(nlp, linker), gold, max(k, DEPTH))
         whole.gold.extend(gold)
         whole.known.extend([linker.kb[id_].name for id_ in mention.ids if id_ in linker.kb] for mention in gold)
-        whole.found.extend([(id_, linker.kb[id_].name) for id_, _ in own] for own in found)
+        whole.found.extend([(id_, linker.kb[id_].name) for id_, _ in own.candidates[:k]] for own in found)
     return whole
 
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -56,7 +57,7 @@ def main(
             kept = (a for i, a in enumerate(abstracts(text)) if not fold or (i % fold == 0) == held_out)
             text = join_abstracts(a for i, a in enumerate(kept) if not limit or i < limit)
         write_atomically(dest, text.encode("utf-8"))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         typer.secho(f"✘ {dest}: {error}", fg="red", err=True)
         raise typer.Exit(1) from error
     typer.echo(f"{dest}: {len(text.encode()):,} bytes from {source}")
@@ -81,6 +82,8 @@ def download(local: Path, dest: Path, origin: str) -> Path:
             size = int(response.headers.get("Content-Length") or 0) or None
             with tqdm.wrapattr(response, "read", total=size, desc=archive.name) as stream:
                 shutil.copyfileobj(stream, file)
+            if size is not None and file.tell() != size:
+                raise OSError(f"only {file.tell():,} of {size:,} bytes came")
     except OSError as error:
         partial.unlink(missing_ok=True)
         message = f"{local} is not there and {origin} cannot be fetched ({error})"

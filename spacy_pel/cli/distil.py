@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .app import command
+from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg
 from .tuning import to_tune_on
@@ -27,10 +28,9 @@ def distil(
     Example: python -m spacy pel distil training/ranker/model-last corpus/train.spacy corpus/targets.jsonl
     """
     from ..evaluation.evaluate import require_ranker
-    from ..files.atomic import check_writable
     from ..pipeline.teaching import write_targets
 
-    check_writable(output)
+    check_out(output, corpus, "the corpus", force=True)
     nlp, _, _ = load_linker(pipeline, gpu_id=gpu_id, code=code)
     _, ranker = require_ranker(nlp, pipeline)
     if top_n is not None:

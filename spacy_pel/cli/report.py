@@ -52,6 +52,8 @@ def report(
     if output:
         check_writable(output)
     files = [file for path in linked for file in files_in(path)]
+    if output and output.exists() and any(output.samefile(file) for file in files):
+        raise PelError(f"{output} is one of the files to report on; name another file.")
     known = known_bins(against, Vocab(), spans_key) if against else None
     with tqdm(files, desc="Reading", unit=" files", disable=None) as bar:
         counts = count_linked(bar, Vocab(), spans_key)

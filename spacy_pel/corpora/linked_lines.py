@@ -11,7 +11,8 @@ from spacy.tokens import Doc
 from spacy.util import filter_spans
 
 from ..errors import PelError
-from ..files.json_lines import numbered_lines, parse_object, required
+from ..files.json_lines import numbered_lines, parse_object
+from ..files.json_lines import text as text_of
 from ..mentions.given import given_spans
 from ..mentions.gold import GOLD_GROUP
 from ..mentions.tokens import check_length, tokenised
@@ -44,7 +45,9 @@ def read_linked_lines(path: Path, nlp: Language, *, strip_prefix: str = "") -> I
 
 
 def _doc(nlp: Language, record: dict[str, Any], strip_prefix: str) -> Doc:
-    text = required(record, "text", f"write {SHAPE}")
+    if "text" not in record:
+        raise PelError(f'"text" is missing; write {SHAPE}')
+    text = text_of(record, "text")
     check_length(nlp, text)
     if "ents" not in record:
         raise PelError(f'"ents" is missing; write {SHAPE}, with an empty list where there is no mention')

@@ -24,7 +24,7 @@ from ..mentions.offsets import expanded_span
 from ..mentions.tokens import tokenised
 
 PASSAGE = re.compile(r"(?P<pmid>[^|\t]+)\|(?P<kind>[ta])\|(?P<text>.*)", re.DOTALL)
-UNLINKED = "-1"  # PubTator's id for "annotated, but no concept fits"
+UNLINKED = ("-1", "-")  # what stands for an id where no concept fits
 
 
 @dataclass
@@ -34,7 +34,7 @@ class PubTatorCounts:
     Attributes:
         documents: Documents.
         mentions: Mentions, without those that were left out.
-        nil: Mentions whose id is `-1`.
+        nil: Mentions whose id is `-1` or `-`.
         unannotated: Mentions whose id column is empty.
         composite: Mentions with several ids, "A|B".
         widened: Mentions widened to the boundaries of their tokens.
@@ -144,7 +144,7 @@ class PubTatorReader:
 
     def _kb_id(self, column: str) -> str:
         parts = [part.strip().removeprefix(self.strip_prefix) for part in column.split("|")]
-        ids = list(dict.fromkeys(part for part in parts if part not in ("", UNLINKED, NIL)))
+        ids = list(dict.fromkeys(part for part in parts if part not in ("", *UNLINKED, NIL)))
         self.counts.ids.update(ids)
         self.counts.composite += len(ids) > 1
         if ids:

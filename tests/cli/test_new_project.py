@@ -185,7 +185,7 @@ def test_without_a_corpus_it_makes_a_linker_of_the_kb(tmp_path, kb, corpus):
     (line,) = scripts(folder)["new-linker"]
     assert line.startswith('python -m spacy pel new-linker "${vars.vocabulary}" linker --find') and str(encoder) in line
     assert "--template general" in line
-    assert "--learn" in scripts(folder)["learn"][0]
+    assert "learnt --learn" in scripts(folder)["learn"][0]
     assert sorted(path.name for path in folder.iterdir()) == ["project.yml"]
     for arguments, message in [
         (("--kb", tmp_path / "no.csv"), "no.csv does not exist"),

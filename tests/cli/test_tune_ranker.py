@@ -248,6 +248,13 @@ def test_candidates_of_a_config_and_a_linker_that_do_not_go_together(folder, tmp
     assert result.exit_code == 1 and "its KB has not the entities" in " ".join(result.output.split())
 
 
+def test_distil_does_not_overwrite_its_corpus(folder):
+    before = (folder / "train.spacy").read_bytes()
+    result = pel("distil", folder / "training" / "model-last", folder / "train.spacy", folder / "train.spacy")
+    assert result.exit_code == 1 and "is the corpus too; name another file" in " ".join(result.output.split())
+    assert (folder / "train.spacy").read_bytes() == before
+
+
 @pytest.mark.parametrize("command", ["tune-ranker", "distil"])
 def test_a_pipeline_without_a_ranker(folder, command):
     more = ["targets.jsonl"] if command == "distil" else []

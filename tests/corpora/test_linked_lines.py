@@ -51,6 +51,12 @@ def test_packed_files_and_texts_without_mentions(tmp_path):
     assert doc.text == TEXT and gold_mentions(doc) == []
 
 
+def test_an_empty_text_is_a_text(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "", "ents": []}\n{"text": "dropsy", "ents": []}\n')
+    assert [doc.text for doc in read_linked_lines(path, spacy.blank("en"))] == ["", "dropsy"]
+
+
 @pytest.mark.parametrize(
     "ents, error",
     [
@@ -72,7 +78,7 @@ def test_a_line_that_is_wrong_is_named(tmp_path, ents, error):
     [
         ("", "holds no text"),
         ('\n{"text": "a"}\n', r':2: "ents" is missing'),
-        ('{"ents": []}\n', r':1: "text" is missing or empty; write \{"text"'),
+        ('{"ents": []}\n', r':1: "text" is missing; write \{"text"'),
         ("[]\n", ":1: the line is not a JSON object"),
         ('\n{"text": "%s", "ents": []}\n' % ("x" * 101), ":2: the text has 101 characters, and the limit is 100"),
     ],

@@ -139,6 +139,8 @@ def test_relations_and_seventh_columns_are_left_out_and_counted(read):
         ("C1|-1", "C1"),
         ("-1", "NIL"),
         ("-1|-1", "NIL"),
+        ("-", "NIL"),
+        ("C1|-", "C1"),
         (" ", ""),
     ],
 )

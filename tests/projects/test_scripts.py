@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import zipfile
 from dataclasses import astuple
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 import pytest
 import spacy
@@ -39,6 +41,7 @@ from spacy_pel.kb.readers.obo import read_obo
 from spacy_pel.kb.readers.umls import read_umls
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.ranked import RankedMention
+from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.search.weights import NameWeights
 
 of_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -391,6 +394,25 @@ def test_what_a_linker_repairs_and_spoils(tmp_path):
     assert categories.in_context(gold[1], 2) == "… after the **heart attack** . …"
 
 
+def test_categories_count_what_a_ranker_makes_of_the_links(tmp_path):
+    encoder = write_encoder(tmp_path / "encoder")
+    nlp, linker, examples, _ = make_pipeline(
+        encoder, make_kb(tmp_path / "kb"), top_k=12, max_candidates=3, lexical=None
+    )
+    linker.index(progress=False)
+    write_docs(tmp_path / "dev.spacy", make_docs(nlp, SENTENCES))
+    cross = {"@architectures": "spacy_pel.CrossEncoder.v1", "mention_length": 24, "entity_length": 24}
+    ranker = nlp.add_pipe("pel_ranker", config={"top_n": 6, "model": cross})
+    ranker.initialize(lambda: examples, nlp=nlp, encoder_loader=HFEncoder(str(encoder)))
+    nlp.to_disk(tmp_path / "ranked")
+    ranking = script("categories", "shared").ranking(tmp_path / "ranked", [tmp_path / "dev.spacy"], None, 3)
+    right = sum(ranking.is_right(i) for i in range(len(ranking.gold)))
+    docs = list(read_docs(tmp_path / "dev.spacy", nlp.vocab))
+    assert right / len(ranking.gold) == pytest.approx(evaluate(nlp, docs)["recall_at_1"])
+    nlp.remove_pipe("pel_ranker")
+    assert right / len(ranking.gold) != pytest.approx(evaluate(nlp, docs)["recall_at_1"])
+
+
 def test_measures_with_standard_errors_are_those_of_evaluate(tmp_path):
     nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
     linker.index(progress=False)
@@ -577,6 +599,28 @@ def test_fetch_takes_the_abstracts_of_one_split(tmp_path):
     uris = {"origin": (tmp_path / "corpus.txt.gz").as_uri(), "pmids": (tmp_path / "dev_pmids.txt").as_uri()}
     script("fetch_data", "shared").main(tmp_path / "nowhere.pubtator", dest, **uris)
     assert pmids(dest) == [103, 105]
+
+
+@pytest.mark.parametrize("sent", [0, 31])
+@pytest.mark.parametrize("name", ["corpus.txt", "corpus.txt.gz"])
+def test_a_download_that_breaks_off_is_refused_and_not_kept(tmp_path, capsys, monkeypatch, name, sent):
+    class Cut(io.BytesIO):
+        headers: ClassVar = {"Content-Length": "310"}
+
+    fetch, dest = script("fetch_data", "shared"), tmp_path / "assets" / "train.pubtator"
+    monkeypatch.setattr(fetch.urllib.request, "urlopen", lambda *_, **__: Cut(bytes(sent)))
+    with pytest.raises(typer.Exit):
+        fetch.main(tmp_path / "nowhere.pubtator", dest, origin=f"https://origin/{name}")
+    assert f"only {sent} of 310 bytes came" in capsys.readouterr().err
+    assert not list((tmp_path / "assets").iterdir())
+
+
+def test_an_archive_that_was_cut_is_named(tmp_path, capsys):
+    origin = tmp_path / "corpus.txt.gz"
+    origin.write_bytes(gzip.compress(ABSTRACTS.encode())[:-20])
+    with pytest.raises(typer.Exit):
+        script("fetch_data", "shared").main(tmp_path / "nowhere", tmp_path / "train.pubtator", origin=origin.as_uri())
+    assert "train.pubtator: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("origin", ["", "file:///nowhere/corpus.zip"])
@@ -890,6 +934,60 @@ def test_candidates_are_ranked_anew_and_told_apart_from_what_is_missing(tmp_path
     assert rerank.reranked(nlp, mentions, [own[::-1] for own in found]) == found
     measured = rerank.measures(mentions[:4], [[*mentions[0].ids], ["X", *mentions[1].ids], ["X"], []])
     assert measured == {"n_mentions": 4, "recall_at_1": 0.25, "normalised": 0.5, "ceiling": 0.5}
+
+
+def test_rerankers_of_other_candidates_or_other_steps_are_other_rows_and_not_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rerank = script("rerank", "hard_negatives")
+
+    def write(scorer, seed, normalised, *, steps=94, files="a b"):
+        measured = {"n_mentions": 4, "recall_at_1": normalised, "normalised": normalised, "ceiling": 1.0}
+        own = {"scorer": scorer, "steps": steps, "rate": 1e-4, "seed": seed, "entities": 9, "data": "d"}
+        rerank.write_metrics(
+            "scores", f"{scorer}-{seed}", measured | own | {"candidates": files, "training_seconds": 1}
+        )
+
+    for seed, normalised in enumerate((0.5, 0.6)):
+        write("som", seed, normalised)
+    write("som", 2, 0.1, steps=2)
+    write("som", 3, 0.9, files="c d")
+    write("multi-8", 0, 0.2)
+    write("joint", 0, 0.7, steps=376, files="a b config")
+    rerank.table("scores")
+    lines = (tmp_path / "metrics" / "scores" / "rerank" / "table.md").read_text().splitlines()
+    assert [line.split(" | ")[:5] for line in lines if line.startswith("| som |")] == [
+        ["| som", "2", "0.0001", "1", "0.100"],
+        ["| som", "94", "0.0001", "2", "0.550 (0.500–0.600)"],
+        ["| som", "94", "0.0001", "1", "0.900"],
+    ]
+    assert [line.split(" | ")[1] for line in lines if line.startswith("| som > multi-8")] == [
+        "held: +35.0 points, one seed |",
+        "– |",
+    ]
+    assert any(line.startswith("| joint ≫ som | held: +15.0 points") for line in lines)
+
+
+def test_runs_of_other_steps_are_other_rows_of_the_ablation(tmp_path):
+    ablation = script("ablation", "ablation")
+    for seed, steps, recall in ((0, 94, 0.7), (1, 94, 0.8), (2, 2, 0.1)):
+        found = {"run": "pb", "steps": steps, "rate": 2e-4, "recall_at_1": recall}
+        srsly.write_json(tmp_path / f"pb-{seed}.json", found)
+    ablation.table(tmp_path)
+    rows = [line.split(" | ")[:5] for line in (tmp_path / "table.md").read_text().splitlines()[2:]]
+    assert rows == [["| pb", "1", "2", "0.0002", "0.100"], ["| pb", "2", "94", "0.0002", "0.750 (0.700–0.800)"]]
+
+
+def test_a_kept_linker_of_other_settings_is_not_replaced(tmp_path, monkeypatch):
+    scores, folder = script("scores", "hard_negatives"), tmp_path / "dual-50-0"
+    monkeypatch.setattr(scores, "command", lambda *_: None)
+    config = Config({"paths": {}, "training": {"max_steps": 94}})
+    scores.train(folder, config, -1)
+    (folder / "linker").mkdir()
+    with pytest.raises(typer.BadParameter, match="linker has other settings and was kept"):
+        scores.train(folder, Config({"paths": {}, "training": {"max_steps": 20}}), -1)
+    assert (folder / "linker").is_dir()
+    scores.train(folder, config, -1)
+    assert not (folder / "linker").exists()
 
 
 def test_what_the_paper_found_held_or_did_not_or_is_open():

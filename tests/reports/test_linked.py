@@ -64,6 +64,14 @@ def test_what_is_counted(tmp_path):
     assert found["probabilities"] == [1, 0, 1, 0, 0, 0, 0, 1, 0, 2]
 
 
+def test_its_own_input_is_not_overwritten(tmp_path):
+    path = write_lines(tmp_path / "a.jsonl")
+    before = path.read_bytes()
+    result = run(tmp_path, "--output", path)
+    assert result.exit_code == 1 and "is one of the files to report on" in " ".join(result.output.split())
+    assert path.read_bytes() == before
+
+
 def test_docs_and_folders_are_read_too(tmp_path):
     doc = NLP("aspirin and foo")
     doc.ents = [Span(doc, 0, 1, "DRUG"), Span(doc, 2, 3, "DRUG")]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -109,10 +110,11 @@ def table(metrics: Metrics) -> None:
     """Write and print METRICS/table.md: a row a run, over its seeds the mean, with the least and the greatest."""
     found: list[Any] = [srsly.read_json(path) for path in sorted(metrics.glob("*.json"))]
     rows = [["", "seeds", "steps", "rate", *COLUMNS]]
-    for name, group in groupby(sorted(found, key=lambda one: one["run"]), key=lambda one: one["run"]):
+    trial = itemgetter("run", "steps", "rate")
+    for (name, steps, rate), group in groupby(sorted(found, key=trial), key=trial):
         runs = list(group)
         cells = [over_seeds(key, (one.get(key) for one in runs)) for key in COLUMNS]
-        rows.append([name, str(len(runs)), str(runs[0]["steps"]), f"{runs[0]['rate']:g}", *cells])
+        rows.append([name, str(len(runs)), str(steps), f"{rate:g}", *cells])
     text = markdown(rows)
     (metrics / "table.md").write_text(text, encoding="utf-8")
     typer.echo(text)

@@ -309,10 +309,16 @@ def kb_of(name: str) -> Path:
 
 
 def train(folder: Path, config: Config, gpu_id: int) -> float:
-    """Train by a config, to FOLDER/model-last, and return the seconds."""
+    """Train by a config, to FOLDER/model-last, and return the seconds.
+
+    Raises:
+        BadParameter: A linker of another config was kept there.
+    """
+    config["paths"]["steps"] = str(folder / "steps.jsonl")
+    if (folder / "linker").is_dir() and (folder / "train.cfg").read_text(encoding="utf-8") != config.to_str():
+        raise typer.BadParameter(f"{folder / 'linker'} has other settings and was kept; move or remove it first")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    config["paths"]["steps"] = str(folder / "steps.jsonl")
     config.to_disk(folder / "train.cfg")
     start = perf_counter()
     command("train", folder / "train.cfg", "--output", folder, "--gpu-id", gpu_id)
