@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from spacy.tokens import Doc
 
-from ..kb.names.normal_form import in_words, normalized
+from ..kb.names.normal_form import fold, in_words, normalized
 
 KEPT = 20_000  # normalised tokens
 
@@ -65,6 +64,6 @@ def _normalized(doc: Doc) -> tuple[str, list[tuple[int, int, int]]]:
 
 @lru_cache(maxsize=KEPT)
 def _token(text: str) -> _Token:
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = fold(text)
     of_words = list(in_words(folded)) or [False]
     return _Token(normalized(text) if any(of_words) else "", of_words[0], of_words[-1])

@@ -9,18 +9,27 @@ from hashlib import blake2b
 
 MARKS = ("Mn", "Mc")  # categories of Unicode
 VARIANTS = re.compile(r"[\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # marks that choose between pictures of one character
+INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")  # within words: soft hyphens and spaces of no width
 PERHAPS_MARKS = re.compile(r"[^\w\x00-\xbf\u2000-\u206f]")  # no letters, nor the usual punctuation
 
 
 def normalized(text: str) -> str:
     """`text` with case, compatibility forms of characters, punctuation and the amount of white space set aside; of a
     text that is nothing but those, its case only."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = fold(text)
     if PERHAPS_MARKS.search(folded):
         words = "".join(map(_or_space, folded, in_words(folded))).split()
     else:
         words = re.findall(r"\w+", folded)
     return " ".join(words) or folded.strip()
+
+
+def fold(text: str) -> str:
+    """`text` with case, compatibility forms and invisible characters within words set aside."""
+    if text.isascii():
+        return text.casefold()
+    folded = unicodedata.normalize("NFKC", INVISIBLE.sub("", text)).casefold()
+    return unicodedata.normalize("NFKC", folded)  # which case folding has undone for some letters
 
 
 def in_words(folded: str) -> Iterator[bool]:

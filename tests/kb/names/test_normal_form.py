@@ -57,4 +57,16 @@ def test_names_in_latin_letters_and_emoji_are_read_as_ever():
         "👍🏽",
     ]
     other = {text for text in texts if normalized(text) != before_marks_counted(text)}
-    assert other == {f"a{letter}b {letter}" for letter in "İǰẖẗẘẙ"}  # whose lower case has a mark of its own
+    of_marks = "İǰẖẗẘẙ"  # whose lower case has a mark of its own
+    assert other == {f"a{letter}b {letter}" for letter in (*of_marks, "\u00ad")}
+
+
+@pytest.mark.parametrize("invisible", ["\u00ad", "\u200b", "\u2060", "\ufeff"])
+def test_what_nobody_sees_parts_no_word(invisible):
+    assert normalized(f"cardio{invisible}myopathy TNF{invisible}α") == "cardiomyopathy tnfα"
+
+
+def test_case_is_set_aside_of_every_letter():
+    letters = map(chr, (*range(0x80, 0x2000), *range(0xFB00, 0xFB18)))
+    assert [one for one in letters if normalized(one) != normalized(normalized(one))] == []
+    assert [one for one in "ΐΰßŉǰﬃ" if normalized(one) != normalized(one.upper())] == []
