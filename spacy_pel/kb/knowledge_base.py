@@ -461,5 +461,5 @@ class KnowledgeBase(Mapping[str, Entity]):
             for fingerprint, record in records.items()
         }
         self._indexes.turn_to(records, edits)
-        self._removed = state.removed
+        self._removed = self.names.removed = state.removed
         self.records.adopt(state.meta)

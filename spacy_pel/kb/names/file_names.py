@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..kept import KeptByArray
-from ..numbering import EntityRows
+from ..numbering import EntityRows, is_among, no_rows
 from .building import KEY_SIZE
 from .grams import TINY, Text, Vocabulary
 from .runs import places, runs
@@ -51,30 +51,32 @@ class FileNames:
         self._idle: list[np.ndarray] = []  # of zeros (n_names,), to sum up in
         self._allowed = KeptByArray(self._is_allowed)
         self._best: dict[tuple[str, int], EntityRows] = {}
+        self._removed = no_rows()  # when they were found
 
     def beside(self, text: Text) -> FileMatch:
         """`text`, to be compared with names."""
         return FileMatch(self, text)
 
-    def best(self, text: Text, k: int, within: EntityRows | None) -> EntityRows:
-        """The rows of about the `k` entities that are most like a text, best first. A search among all names is
-        remembered, one `within` some is not."""
+    def best(self, text: Text, k: int, within: EntityRows | None, removed: EntityRows) -> EntityRows:
+        """The rows of about the `k` entities that are most like a text, none of which is `removed`, best first. A
+        search among all names is remembered, one `within` some is not."""
         if within is not None:
-            return self._search(text, k, within)
+            return self._search(text, k, within, removed)
+        if removed is not self._removed or len(self._best) >= REMEMBERED:
+            self._best, self._removed = {}, removed
         known, key = self._best, (text.text, k)
         if key not in known:
-            if len(known) >= REMEMBERED:
-                self._best = known = {}
-            known[key] = self._search(text, k, None)
+            known[key] = self._search(text, k, None, removed)
         return known[key]
 
-    def _search(self, text: Text, k: int, within: EntityRows | None) -> EntityRows:
+    def _search(self, text: Text, k: int, within: EntityRows | None, removed: EntityRows) -> EntityRows:
         n_names = max(COMPARED, PER_RESULT * k)
         if within is not None and len(within) <= n_names:
             rows = EntityRows(within[within < self.n_rows])
             alike = self.scores(text, rows)
         else:
             rows, alike = self._found(text, n_names, within)
+        alike = np.where(is_among(rows, removed), 0, alike)
         order = np.argsort(-alike)[: int((alike > 0).sum())]
         return EntityRows(np.array(list(dict.fromkeys(rows[order].tolist()))[:k], dtype=np.int64))
 
@@ -155,9 +157,9 @@ class FileMatch:
     def __init__(self, names: FileNames, text: Text) -> None:
         self._names, self._text = names, text
 
-    def best(self, k: int, within: EntityRows | None) -> EntityRows:
-        """The rows of about the `k` entities that are most alike."""
-        return self._names.best(self._text, k, within)
+    def best(self, k: int, within: EntityRows | None, removed: EntityRows) -> EntityRows:
+        """The rows of about the `k` entities that are most alike, none of which is `removed`."""
+        return self._names.best(self._text, k, within, removed)
 
     def scores(self, rows: EntityRows) -> np.ndarray:
         """How alike the entities at `rows` (n,) are."""

@@ -43,7 +43,7 @@ class NameRecords(Protocol):
 class IndexMatch(Protocol):
     """A text beside the entities of an index."""
 
-    def best(self, k: int, within: EntityRows | None) -> EntityRows: ...
+    def best(self, k: int, within: EntityRows | None, removed: EntityRows) -> EntityRows: ...
 
     def scores(self, rows: EntityRows) -> np.ndarray: ...
 
@@ -58,9 +58,14 @@ class Loaded(NamedTuple):
 
 class NameIndex:
     """The names of a KB. Entities that were added since its index was written are compared by their records, and only
-    their exact names are found."""
+    their exact names are found.
+
+    Attributes:
+        removed: The rows (r,) of entities that the index has and the KB has no more, which are not found.
+    """
 
     def __init__(self, records: NameRecords) -> None:
+        self.removed = no_rows()
         self._records = records
         self.path = records.path
         self._loaded: Loaded | None = None
@@ -173,13 +178,14 @@ class NameMatch:
             within: The rows to search in, ascending; None: all.
 
         Returns:
-            Their rows, ascending. Rows of entities that have been removed since may be among them.
+            Their rows, ascending. Rows of entities that another process has just removed may be among them.
 
         Raises:
             PelError: The index is damaged.
         """
         with damage_named(self._index.path):
-            return EntityRows(np.union1d(self._indexed.best(k, within), self._exact_within(within)))
+            most_alike = self._indexed.best(k, within, self._index.removed)
+            return EntityRows(np.union1d(most_alike, self._exact_within(within)))
 
     def scores(self, rows: EntityRows, within: EntityRows | None = None) -> np.ndarray:
         """How alike entities are to the text, and whether they match it exactly.

@@ -58,10 +58,14 @@ class TableMatch:
     def __init__(self, alike: np.ndarray) -> None:
         self._alike = alike
 
-    def best(self, k: int, within: EntityRows | None) -> EntityRows:
-        """The rows of the `k` that are most alike."""
+    def best(self, k: int, within: EntityRows | None, removed: EntityRows) -> EntityRows:
+        """The rows of the `k` that are most alike, none of which is `removed`."""
         rows = None if within is None else within[within < len(self._alike)]
-        alike = self._alike if rows is None else self._alike[rows]
+        alike = self._alike
+        if len(removed):
+            alike = alike.copy()
+            alike[removed[removed < len(alike)]] = 0
+        alike = alike if rows is None else alike[rows]
         most = np.argpartition(-alike, k)[:k] if k < len(alike) else np.arange(len(alike))
         most = most[alike[most] > 0]
         return EntityRows(most if rows is None else rows[most])

@@ -12,6 +12,7 @@ from tiny import ENTITIES, make_kb, unit_vectors
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.kb.names import tables
 from spacy_pel.kb.names.normal_form import normalized
 from spacy_pel.kb.records import digest
 from spacy_pel.kb.verify import verify
@@ -136,6 +137,17 @@ def test_additions_removals_and_compaction(tmp_path):
     assert kb.meta["names"]["rows"] == len(kept) == 12
     scores = kb.names.match("heart blocks").scores(np.arange(12))[:, 0]
     assert scores == pytest.approx(cosines("heart blocks", kept), abs=1e-6)
+
+
+@pytest.mark.parametrize("most_in_tables", [100_000, 10])
+def test_removed_entities_take_the_place_of_no_other(tmp_path, monkeypatch, most_in_tables):
+    monkeypatch.setattr(tables, "MOST_NAMES", most_in_tables)
+    alike = [Entity(f"S{i}", f"glycogen storage disease type {i}") for i in range(60)]
+    kb = make_kb(tmp_path / "kb", [*alike, Entity("G", "glycogenosis storage disorder")])
+    match = lambda: kb.ids(kb.names.match("glycogen storage diseas").best(10)).tolist()  # noqa: E731
+    assert "G" not in match()
+    KnowledgeBase(kb.path).remove([entity.id for entity in alike])
+    assert len(kb) == 1 and match() == ["G"]
 
 
 def test_names_that_change_are_found_after_compaction(tmp_path):
