@@ -37,10 +37,11 @@ class Groups:
         path: Of the KB.
         fetch: From a query and its parameters to all that it finds.
         indexed: Whether there is a table of the vocabularies; without one all records are read.
+        seen: The groups, as (column, name), that have had entities since the KB was opened: they may lose the last one.
     """
 
-    def __init__(self, path: Path, fetch: Fetch, *, indexed: bool) -> None:
-        self._path, self._fetch = path, fetch
+    def __init__(self, path: Path, fetch: Fetch, seen: set[tuple[str, str]], *, indexed: bool) -> None:
+        self._path, self._fetch, self._seen = path, fetch, seen
         self._types = _Kind("types", "type", "types", "has the type", "ask without types")
         vocabularies = "vocabularies" if indexed else f"({CODES})"
         self._vocabularies = _Kind(vocabularies, "vocabulary", "vocabularies", "has a code of the vocabulary", NO_CODES)
@@ -50,7 +51,8 @@ class Groups:
         """The rows (n,) of the entities that have all that is asked for, ascending.
 
         Raises:
-            PelError: No entity has one of the types, or a code of one of the vocabularies.
+            PelError: No entity has one of the types, or a code of one of the vocabularies, nor has had since the KB was
+                opened.
         """
         if allowed not in self._kept:
             asked = ((self._types, allowed.types), (self._vocabularies, allowed.vocabularies))
@@ -81,7 +83,9 @@ class Groups:
         found = [no_rows()]
         for name in sorted(names):
             rows = self._fetch(f"SELECT row FROM {kind.table} WHERE {kind.column} = ?", (name,))
-            if not rows:
+            if rows:
+                self._seen.add((kind.column, name))
+            elif (kind.column, name) not in self._seen:
                 raise self._unknown(kind, name)
             found.append(EntityRows(np.fromiter((row for (row,) in rows), dtype=np.int64, count=len(rows))))
         return EntityRows(np.unique(np.concatenate(found)))

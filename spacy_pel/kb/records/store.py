@@ -73,6 +73,7 @@ class RecordStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.latest: dict[str, Any] = {}
+        self._groups_seen: set[tuple[str, str]] = set()
         self._present = _Present({}, self._groups({}))
         self._numbered_here: int | None = None
         self._connections = Connections(self._connect, self._notice)
@@ -363,7 +364,7 @@ class RecordStore:
                 return self._connections.read(ask)  # now that what a killed writer left is rolled back
 
     def _groups(self, meta: dict[str, Any]) -> Groups:
-        return Groups(self.path.parent, self._fetch, indexed=schema.has_vocabularies(meta))
+        return Groups(self.path.parent, self._fetch, self._groups_seen, indexed=schema.has_vocabularies(meta))
 
     def _connect(self, *, writable: bool = False) -> sqlite3.Connection:
         connection = opening.connect(self.path, writable=writable)
