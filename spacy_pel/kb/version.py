@@ -21,3 +21,11 @@ def vectors_version(kb: KnowledgeBase, fingerprints: Iterable[str]) -> dict[str,
     own = {one: meta["indexes"][one]["files"] for one in fingerprints if one in meta["indexes"]}
     hashes = {one: [file["sha256"] for _, file in sorted(files.items())] for one, files in own.items()}
     return {"files": hashes, "added": meta.get("hashes", {}).get("added_vectors")}
+
+
+def names_version(kb: KnowledgeBase) -> dict[str, Any]:
+    """The hashes of the index of names: of the tables, and of the file where there is one."""
+    meta = kb.records.latest_meta()
+    file = meta.get("names", {}).get("file", {})
+    hashes = meta.get("hashes", {})
+    return {"file": file.get("sha256"), "tables": [hashes.get(table) for table in ("name_arrays", "postings")]}

@@ -123,14 +123,19 @@ class LinkBatch:
             return records
         self._check(table, [self.mentions])
         for record, ents in zip(records, table.values(self.mentions), strict=True):
-            record["ents"] = [_without_nulls(ent) for ent in ents] if isinstance(ents, list) else ents
+            record["ents"] = without_nulls(ents)
         return records
 
     def _check_nothing_is_lost(self, table: Table, replaced: list[str]) -> None:
-        """Check that columns to be `replaced` have come of linking, which gives both, or are the mentions."""
-        if len(replaced) == 1 and replaced[0] in table.names and replaced[0] != self.mentions:
+        """Check that columns to be `replaced` have come of linking, which gives both, or are the mentions. Linking
+        writes an error only where it gives no links."""
+        own = [name for name in replaced if name in table.names and name != self.mentions]
+        if len(replaced) == 2 and self.links in table.names and self.error in own:
+            both = zip(table.values(self.links), table.values(self.error), strict=True)
+            own = [self.error] if any(links is not None and error for links, error in both) else []
+        if own:
             raise PelError(
-                f"the batch has a column {replaced[0]!r} of its own, which would be lost; give the new columns "
+                f"the batch has a column {own[0]!r} of its own, which would be lost; give the new columns "
                 "other names (links, error), or say which columns to keep."
             )
 
@@ -146,6 +151,10 @@ def _loaded(key: str, pipeline: str, code: Path | None, gpu_id: int, codes: Sequ
     return RecordLinker.load(pipeline, code, gpu_id, codes)
 
 
+def without_nulls(ents: Any) -> Any:
+    """Mentions without the fields that are null: in a nested column each has all of them."""
+    return list(map(_without_nulls, ents)) if isinstance(ents, list) else ents
+
+
 def _without_nulls(ent: Any) -> Any:
-    """A mention as JSON would have it: in a nested column each has all fields."""
     return {key: value for key, value in ent.items() if value is not None} if isinstance(ent, dict) else ent

@@ -15,11 +15,10 @@ from ..errors import PelError
 from ..files.atomic import new_file, write_atomically
 from ..files.json_lines import numbered_lines
 from ..files.parquet import parquet_batches, parquet_schema, require_parquet
-from ..kb.version import kb_version
-from .link_batch import LinkBatch
+from .link_batch import LinkBatch, without_nulls
 from .output import json_line
 from .records import Linked
-from .stamp import Stamp, differences, stamp_of
+from .stamp import Stamp, differences, stamp_of, stamp_of_kb
 from .tables import ArrowTable
 from .texts import parse_json
 
@@ -142,7 +141,7 @@ class LinkShard:
     def _check(self) -> None:
         """Check that this is the linker that the others are, and that its KB has not changed."""
         loaded = self.link.load()
-        now = self.stamp | {"kb": kb_version(loaded.linker.kb)} if self._is_checked else stamp_of(loaded)
+        now = self.stamp | {"kb": stamp_of_kb(loaded.linker)} if self._is_checked else stamp_of(loaded)
         if others := differences(now, self.stamp):
             raise PelError(
                 f"{self.link.pipeline}: is not, or no longer, the linker that began here ({', '.join(others)}); link "
@@ -172,7 +171,7 @@ def _link_lines(link: LinkBatch, source: Path, file: BinaryIO, report: ShardRepo
 
 
 def _to_link(link: LinkBatch, record: dict[str, Any]) -> dict[str, Any]:
-    mentions = None if link.mentions is None else record.get(link.mentions)
+    mentions = None if link.mentions is None else without_nulls(record.get(link.mentions))
     return {"text": record.get(link.text), "ents": mentions}
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
 
-from ..kb.version import kb_version
+from ..kb.version import kb_version, names_version, vectors_version
 from .records import RecordLinker
 
 Stamp = dict[str, Any]
@@ -23,11 +23,20 @@ def stamp_of(loaded: RecordLinker) -> Stamp:
         "settings": asdict(linker.settings),
         "tuned": linker.tuned.to_dict(),
         "components": blake2b(others, digest_size=16).hexdigest(),
-        "kb": kb_version(linker.require_kb()),
+        "kb": stamp_of_kb(linker),
     }
     return json.loads(json.dumps(stamp))
 
 
+def stamp_of_kb(linker: Any) -> Stamp:
+    """What of the KB decides the links, as it is on the disk now: its records, the vectors, and the index of names."""
+    kb = linker.require_kb()
+    return kb_version(kb) | {"vectors": vectors_version(kb, linker.fingerprints.values()), "names": names_version(kb)}
+
+
 def differences(one: Stamp, other: Stamp) -> list[str]:
-    """The names of what differs."""
-    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+    """The names of what differs. Of the KB, of which earlier versions have said less, what both stamps have counts."""
+    kbs = [stamp.get("kb") or {} for stamp in (one, other)]
+    common = kbs[0].keys() & kbs[1].keys()
+    sides = [stamp | {"kb": {key: kb[key] for key in common}} for stamp, kb in zip((one, other), kbs, strict=True)]
+    return sorted(key for key in one.keys() | other.keys() if sides[0].get(key) != sides[1].get(key))

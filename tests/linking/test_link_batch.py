@@ -100,6 +100,9 @@ def test_a_column_that_is_not_of_linking_is_not_lost(pipeline):
     with pytest.raises(PelError, match="column 'ents' of its own"):
         LinkBatch(str(pipeline), mentions=None)(own)
     assert len(LinkBatch(str(pipeline), mentions=None, links="linked")(own)["linked"][0]) == 2
+    with pytest.raises(PelError, match="column 'error' of its own"):
+        LinkBatch(str(pipeline))(own | {"error": ["mine"]})
+    assert LinkBatch(str(pipeline))(own | {"error": [None]})["error"] == [None]
 
 
 def test_a_data_frame_keeps_its_index(link):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 from tiny import SENTENCES
 
+from spacy_pel.kb.entity import Entity
 from spacy_pel.linking import shard as module
 from spacy_pel.linking.link_batch import LinkBatch
 from spacy_pel.linking.shard import LinkShard, Shard, finished
@@ -41,6 +42,27 @@ def test_the_stamp_is_another_where_only_the_tower_of_mentions_is(pipeline):
     next(tower_module(second.linker.model.get_ref("mention_tower")).parameters()).data[:, 0] += 0.1
     second.linker.set_model(second.linker.model)
     assert differences(stamp_of(first), stamp_of(second)) == ["encoders"]
+
+
+def test_the_stamp_is_another_once_the_kb_is_compacted_or_indexed_anew(pipeline, tmp_path):
+    loaded = LinkBatch(str(pipeline)).load()
+    loaded.linker.set_kb(loaded.linker.kb.copy_to(tmp_path / "kb"))
+    loaded.linker.add_entities([Entity("N1", "Novel syndrome")])
+    added = stamp_of(loaded)
+    loaded.linker.kb.compact()
+    compacted = stamp_of(loaded)
+    assert differences(added, compacted) == ["kb"] and added["kb"]["records"] == compacted["kb"]["records"]
+    loaded.linker.index(index_type="SQ8", progress=False)
+    assert differences(compacted, stamp_of(loaded)) == ["kb"]
+    earlier = {key: value for key, value in added["kb"].items() if key not in ("vectors", "names")}
+    assert differences(added | {"kb": earlier}, compacted) == []
+
+
+def test_a_mention_whose_text_is_null_is_linked(link, shard):
+    ent = {"start": TEXTS[0].index("aspirin"), "end": TEXTS[0].index("aspirin") + 7, "text": None, "label": None}
+    shard.source.write_text(json.dumps({"text": TEXTS[0], "ents": [ent]}) + "\n")
+    report = link(shard)
+    assert (report.error, report.broken, report.mentions) == (None, 0, 1)
 
 
 def test_a_disk_that_is_full_leaves_no_report_of_what_is_not_there(link, shard, monkeypatch):
