@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spacy.language import Language
 from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import has_encoder, set_encoder
+from ..models.bi_encoder import has_encoder
+from ..models.encoder_loader import PretrainedEncoder
 
 
-def load_encoder(model: Model, name: str, loader: Callable | None, nlp: Language | None) -> None:
-    """Give `model`, of the component `name` of `nlp`, the pretrained encoder of `loader`; None keeps the one it has.
+def load_encoder(model: Model, name: str, loader: Callable | None) -> PretrainedEncoder | None:
+    """The pretrained encoder of `loader` for `model`, of the component `name`; None: it keeps the one it has.
 
     Raises:
         PelError: If there is neither.
     """
-    if loader is not None:
-        set_encoder(model, loader(), nlp)
-    elif not has_encoder(model):
+    if loader is None and not has_encoder(model):
         raise _missing(name, "encoder_loader", "spacy_pel.HFEncoder.v1")
+    return None if loader is None else loader()
 
 
 def load_kb(kb: KnowledgeBase | None, name: str, loader: Callable | None) -> KnowledgeBase:

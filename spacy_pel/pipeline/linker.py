@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..search.explanation import Explanation
     from ..search.find import Reading
     from ..search.search import Found, Search
+    from ..training.losses import Loss
     from ..training.objective import Objective
     from ..training.session import TrainingSession
     from .mentions_as_names import LearntNames
@@ -88,6 +89,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         self.settings = settings or LinkSettings()
         self.tuned = Tuned()
         self.session: TrainingSession | None = None
+        self._loss: Loss | None = None  # that of the objective, with the origin that a session has fitted
         self.scorer = scorer
         self._kb_lost: str | None = None  # why there is no KB
         self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
@@ -102,7 +104,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             value.check_threshold(_similarity(self.model))
         super().__setattr__(name, value)
         if name == "model":
-            self.session, self._fingerprints = None, {}
+            self.session, self._loss, self._fingerprints = None, None, {}
         elif name == "kb":
             self.session = self._kb_lost = None
         if field in ("settings", "lexical", "vectors", "top_k"):
@@ -383,17 +385,21 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             PelError: If the encoder or the KB is missing, or if none of the first gold ids is in the KB or there is
                 none.
         """
+        from ..models.bi_encoder import set_encoder
         from .initializing import load_encoder, load_kb
 
         check_first_examples(get_examples, "PelLinker.initialize")
-        load_encoder(self.model, self.name, encoder_loader, nlp)
-        self.set_model(self.model)
-        self.tuned = Tuned()
-        self.set_kb(load_kb(self.kb, self.name, kb_loader))
+        encoder = load_encoder(self.model, self.name, encoder_loader)
+        kb = load_kb(self.kb, self.name, kb_loader)
         examples = islice(get_examples(), EXAMPLES_CHECKED)
         mentions = [mention for eg in examples for mention in gold_mentions(eg.reference)]
         check_linked(mentions, self.name, nlp)
-        check_gold_ids(mentions, self.require_kb())
+        check_gold_ids(mentions, kb)
+        if encoder is not None:
+            set_encoder(self.model, encoder, nlp)
+        self.set_model(self.model)
+        self.tuned = Tuned()
+        self.set_kb(kb)
 
     def set_model(self, model: Model) -> None:
         """Link with this bi-encoder from now on.
@@ -411,7 +417,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         Raises:
             PelError: Without a KB, or if the loss is not made for the similarity of the model.
         """
-        if self.session is None:
+        if self.session is None or self.session.live.is_outdated:
             import numpy
 
             from ..models.bi_encoder import row_builder
@@ -420,7 +426,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             row_builder(self.model)  # which says what to do without an encoder
             self.objective.check_similarity(self.model, self.name)
             seed = numpy.random.randint(2**31)  # from the global seed, that `[training] seed` sets
-            self.session = TrainingSession(self.model, self.require_kb(), self.objective, seed)
+            self.session = TrainingSession(self.model, self.require_kb(), self.objective, seed, self._loss)
         return self.session
 
     def _learn(self, examples: Sequence[Example]) -> float:
@@ -430,7 +436,9 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     def _has_learnt(self) -> None:
         self._fingerprints = {}
         self.tuned = Tuned()
-        self.begin_training().updated()
+        session = self.begin_training()
+        session.updated()
+        self._loss = session.loss
 
     def refresh_negatives(self, sample: int = 0) -> None:
         """Encode the KB again, so that hard negatives, if there are any, are those of the present weights; with a

@@ -271,9 +271,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             encoder_loader: `spacy_pel.HFEncoder.v1`; None keeps the weights that are there, and begins with a copy of
                 the linker's encoder of mentions where there are none.
             candidates: A file where the candidates are kept for the next training, also those that are found batch by
-                batch, of a streamed corpus; None: they are not. With
-            `spacy_pel.TransformerListener.v1` in the linker they are found batch by batch, since a `transformer` pipe
-            has to read the Docs first.
+                batch, of a streamed corpus; None: they are not. With `spacy_pel.TransformerListener.v1` in the linker
+                they are found batch by batch, since a `transformer` pipe has to read the Docs first.
 
         Raises:
             PelError: Without a linker and its KB, if none of the first gold ids is in the KB or there is none, or if
@@ -293,15 +292,16 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             path = str(candidates)
             advice = f"{linker.name} reads what a transformer pipe lends, and that may learn; leave it out"
             raise refused(section, "candidates", path, advice)
-        if encoder_loader is not None:
-            set_encoder(self.model, encoder_loader())
-        elif not has_encoder(self.model):
-            set_encoder(self.model, encoder_of(linker.model))
-        self.session, self.tuned = None, RankTuned()
+        encoder = None if encoder_loader is None else encoder_loader()
+        if encoder is None and not has_encoder(self.model):
+            encoder = encoder_of(linker.model)
         annotated = [mention for eg in get_examples() for mention in gold_mentions(eg.reference)]
         check_linked(annotated, self.name, nlp)
         mentions = [mention for mention in annotated if mention.is_linked]
         check_gold_ids(mentions[:EXAMPLES_CHECKED], linker.require_kb())
+        if encoder is not None:
+            set_encoder(self.model, encoder)
+        self.session, self.tuned = None, RankTuned()
         kept = self._begin(candidates)
         if self.settings.use_gold_ents and not lent:
             kept.of(with_successors(mentions, linker.require_kb()), progress=True)

@@ -12,6 +12,7 @@ from spacy.util import logger
 from thinc.api import Model
 from tqdm import tqdm
 
+from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.index.entity_index import EntityIndex
 from ..kb.index.owners import Owners
@@ -113,6 +114,7 @@ class LiveIndex:
     def __init__(self, model: Model, kb: KnowledgeBase) -> None:
         self._model, self._kb = model, kb
         self.rows = kb.live_rows
+        self._numbering = kb.meta.get("numbering")
         self._token_rows: TokenRows | None = None
         self.index: AnyIndex | None = None  # of the latest refresh
         self._sample: _Renumbered[EntityPlaces] | None = None  # it, by places; None: of all entities, which need none
@@ -125,11 +127,26 @@ class LiveIndex:
         return len(self.rows)
 
     @property
+    def is_outdated(self) -> bool:
+        """Whether the KB has numbered its entities anew since the beginning, or has lost one of which the token rows
+        have not been read."""
+        if self._kb.meta.get("numbering") != self._numbering:
+            return True
+        return self._token_rows is None and not np.array_equal(self._kb.live_rows[: len(self)], self.rows)
+
+    @property
     def token_rows(self) -> TokenRows:
-        """The token rows of all entities, by place."""
+        """The token rows of all entities, by place.
+
+        Raises:
+            PelError: An entity was removed or updated before they were read.
+        """
         if self._token_rows is None:
             entities = tqdm(islice(self._kb.entities(), len(self)), total=len(self), desc="Reading entities", **BAR)
-            self._token_rows = row_builder(self._model).entities(entities)
+            rows = row_builder(self._model).entities(entities)
+            if self.is_outdated:
+                raise PelError(f"{self._kb.path}: has changed since the training began; begin the training again.")
+            self._token_rows = rows
         return self._token_rows
 
     def places_of(self, rows: EntityRows) -> EntityPlaces:

@@ -71,11 +71,23 @@ class TrainingSession:
         latest_draw: Their hard negatives, if there are any.
     """
 
-    def __init__(self, model: Model, kb: KnowledgeBase, objective: Objective, seed: int) -> None:
+    def __init__(
+        self, model: Model, kb: KnowledgeBase, objective: Objective, seed: int, loss: Loss | None = None
+    ) -> None:
+        """Begin, or go on.
+
+        Args:
+            model: A bi-encoder.
+            kb: Its entities are the candidates.
+            objective: What is to become less.
+            seed: Of the draws.
+            loss: That of the objective with the origin that an earlier session has fitted; None: the first batch fits
+                it.
+        """
         self.model = model
         self.kb = kb
         self.objective = objective
-        self.loss: Loss = objective.loss
+        self.loss: Loss = objective.loss if loss is None else loss
         self.live = LiveIndex(model, kb)
         self.latest: Update | None = None
         self.latest_batch: TrainingBatch | None = None

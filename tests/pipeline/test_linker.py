@@ -37,7 +37,9 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.models.bi_encoder import encode_spans
+from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.search import find
+from spacy_pel.tuning.ranking import RankTuned
 from spacy_pel.tuning.tuned import Tuned
 
 GOLD = [[(surface, id_) for surface, id_ in mentions.items()] for _, mentions in SENTENCES]
@@ -666,6 +668,48 @@ def test_initialize_names_what_is_missing(tmp_path):
     linker.kb = None
     with pytest.raises(PelError, match=r"\[initialize.components.pel_linker\] has no kb_loader"):
         linker.initialize(lambda: examples, nlp=nlp)
+
+
+def test_an_initialisation_that_fails_changes_nothing(trained, tmp_path, docs):
+    linker = copy_of(trained, tmp_path)
+    linker.tuned = Tuned(nil_threshold=0.25)
+    before = [ent.kb_id_ for ent in linker(docs[0].copy()).ents]
+    other = HFEncoder(str(write_encoder(tmp_path / "encoder", intermediate_size=48)))
+    wrong = make_examples(trained, [("She took aspirin", {"aspirin": "NOWHERE"})])
+    empty = make_kb(tmp_path / "other", [Entity("X1", "X")])
+    for examples, kb in ((wrong, linker.kb), (make_examples(trained), empty)):
+        with pytest.raises(PelError):
+            linker.initialize(lambda own=examples: own, encoder_loader=other, kb_loader=lambda own=kb: own)
+    assert linker.tuned == Tuned(nil_threshold=0.25)
+    assert [ent.kb_id_ for ent in linker(docs[0].copy()).ents] == before
+
+
+def test_a_ranker_whose_initialisation_fails_keeps_its_weights(trained, tmp_path):
+    copy_of(trained, tmp_path)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker").from_disk(tmp_path / "copy")
+    cross = {"@architectures": "spacy_pel.CrossEncoder.v1", "mention_length": 24, "entity_length": 24}
+    ranker = nlp.add_pipe("pel_ranker", config={"top_n": 4, "model": cross})
+    ranker.initialize(lambda: make_examples(nlp), nlp=nlp)
+    ranker.tuned = RankTuned(nil_threshold=0.25)
+    before = ranker.to_bytes()
+    other = HFEncoder(str(write_encoder(tmp_path / "encoder", intermediate_size=48)))
+    wrong = make_examples(nlp, [("She took aspirin", {"aspirin": "NOWHERE"})])
+    with pytest.raises(PelError):
+        ranker.initialize(lambda: wrong, nlp=nlp, encoder_loader=other)
+    assert ranker.to_bytes() == before
+
+
+def test_a_type_whose_last_entity_goes_is_linked_to_nil(trained, tmp_path, docs):
+    linker = copy_of(trained, tmp_path)
+    linker.types = ["Sign"]
+    (doc,) = [doc for doc in docs if "cyanosis" in doc.text]
+    assert {ent.kb_id_ for ent in linker(doc.copy()).ents} == {"D003490"}
+    KnowledgeBase(linker.kb.path).remove(["D003490"])
+    assert {ent.kb_id_ for ent in linker(doc.copy()).ents} == {"NIL"}
+    linker.types = ["Sing"]
+    with pytest.raises(PelError, match='no entity has the type "Sing"'):
+        linker(doc)
 
 
 def test_gold_ids_of_another_scheme_are_found_at_initialisation(tmp_path):

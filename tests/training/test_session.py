@@ -24,7 +24,7 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.numbering import is_among
 from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
-from spacy_pel.models.bi_encoder import encode_entity_rows
+from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.search.search import Queries
 from spacy_pel.training import session
@@ -35,6 +35,44 @@ from spacy_pel.training.layouts import TrainingBatch
 @pytest.fixture
 def pipeline(tmp_path):
     return make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+
+
+def test_a_kb_that_is_numbered_anew_begins_the_training_anew(pipeline):
+    nlp, linker, examples, optimizer = pipeline
+    linker.kb.remove(["D001241"])
+    train(nlp, examples, optimizer, 1)
+    before = linker.session
+    linker.kb.compact()
+    train(nlp, examples, optimizer, 1)
+    assert linker.session is not before
+    live = linker.session.live
+    for id_, place in live.places_by_id([entity.id for entity in ENTITIES]).items():
+        expected = row_builder(linker.model).entities([linker.kb[id_]])
+        assert (live.token_rows.take([place]).tokens == expected.tokens).all()
+
+
+def test_an_entity_that_is_removed_before_they_are_read_shifts_no_others(pipeline):
+    nlp, linker, examples, optimizer = pipeline
+    live = linker.begin_training().live
+    KnowledgeBase(linker.kb.path).remove(["D001241"])
+    with pytest.raises(PelError, match="has changed since the training began; begin the training again"):
+        _ = live.token_rows
+    assert linker.begin_training().live is not live
+    train(nlp, examples, optimizer, 1)
+    assert len(linker.session.live.token_rows) == len(ENTITIES) - 1
+
+
+def test_an_origin_that_was_fitted_stays_when_a_training_goes_on(tmp_path):
+    loss = {"@misc": "spacy_pel.ProxyLoss.v1", "origin": "auto"}
+    encoder = write_encoder(tmp_path / "encoder")
+    nlp, linker, examples, optimizer = make_pipeline(encoder, make_kb(tmp_path / "kb"), loss=loss, adversarial=None)
+    train(nlp, examples, optimizer, 20)
+    origin = linker.session.loss.origin
+    linker.index(progress=False)
+    train(nlp, examples, optimizer, 1)
+    assert linker.session.loss.origin == origin != "auto"
+    linker.initialize(lambda: examples, nlp=nlp)
+    assert linker.begin_training().loss.origin == "auto"
 
 
 def test_negatives_are_refreshed_once_an_epoch(pipeline, monkeypatch):
