@@ -77,6 +77,17 @@ def is_listening(tower: Model) -> bool:
     return "lenders" in tower.attrs
 
 
+def keep_lenders(model: Model, before: Model) -> None:
+    """Let the bi-encoder `model` listen by the layers of the one `before` it, if that listens to pipes of the same
+    name: the transformer pipe of a pipeline knows these."""
+    if not (listens(model) and listens(before)):
+        return
+    tower, own = (one.get_ref("mention_tower") for one in (model, before))
+    if tower.attrs["upstream"] == own.attrs["upstream"]:
+        tower.attrs["lenders"] = own.attrs["lenders"]
+        tower.layers[1:] = own.layers[1:]
+
+
 def connect(tower: Model, width: int, size: int) -> None:
     """Give a listening tower a new projection of states (n, width) to vectors (n, size): the identity where the two are
     of one size, else random orthonormal rows or columns, which keep lengths and angles as far as that goes."""

@@ -27,6 +27,7 @@ from ..files.packing import pack_folder, unpack_folder
 from ..files.temporary import TemporaryFolder
 from ..kb.knowledge_base import KnowledgeBase
 from ..models.bi_encoder import has_encoder
+from ..models.listener import keep_lenders
 from ..models.storage import load, save, without_weights
 from ..tuning.tuned import Tuned
 from .component_files import read_component, write_component
@@ -111,6 +112,7 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
         model = load(folder, precision)
         linker.settings.check_threshold(model.attrs["settings"]["similarity"])
         warn_of_other_architecture(linker, model, path)
+        keep_lenders(model, linker.model)
         return model
 
     def read_state(state: dict[str, Any]) -> None:

@@ -148,6 +148,16 @@ def test_what_was_read_back_learns_on(trained):
     assert any(re.search(r"layers?\.0\.", name) for name in changed(again, before))
 
 
+def test_what_was_read_into_a_pipeline_learns_on(trained):
+    *_, saved = trained
+    nlp = spacy.load(saved)
+    nlp.get_pipe("pel_linker").from_disk(saved / "pel_linker")
+    before, optimizer = weights(nlp), nlp.resume_training()
+    optimizer.learn_rate = 1e-3
+    train(nlp, make_examples(nlp), optimizer, 2, exclude=["ner"])
+    assert any(re.search(r"layers?\.0\.", name) for name in changed(nlp, before))
+
+
 def test_a_frozen_transformer(package, encoder, tmp_path):
     nlp, examples, optimizer = make(package, encoder, make_kb(tmp_path / "kb"), ("transformer", "pel_linker"))
     before = weights(nlp)
