@@ -13,8 +13,6 @@ from typing import Any  # faiss's type stubs do not know all attributes
 import faiss
 import numpy as np
 
-from ...errors import PelError
-
 # Of each type, as faiss calls it: how its files begin. Flat, inverted files, product and scalar quantisers, HNSW.
 TYPES = {
     "IndexFlat": (b"IxFI", b"IxF2", b"IxFl"),
@@ -41,11 +39,11 @@ MOST_DEEPER = 1_000  # times k candidates that are scored again
 
 
 def check_head(path: Path) -> None:
-    """Raise `PelError` unless the file at `path` begins as one of an index that a KB may have."""
+    """Raise `ValueError` unless the file at `path` begins as one of an index that a KB may have."""
     with path.open("rb") as file:
         head = file.read(4)
     if not any(head in heads for heads in TYPES.values()):
-        raise PelError(f"{path}: begins with {head!r}, and is no index of faiss that spacy-pel writes")
+        raise ValueError(f"it begins with {head!r}, and is no index of faiss that spacy-pel writes")
 
 
 def check_types(index: faiss.Index) -> None:
@@ -53,6 +51,8 @@ def check_types(index: faiss.Index) -> None:
     for part, _, _ in _parts(index):
         if type(part).__name__ not in TYPES:
             raise ValueError(f"{type(part).__name__} is no kind of index that a KB is searched with")
+    if index.metric_type != faiss.METRIC_INNER_PRODUCT:
+        raise ValueError(f"it is a faiss {type(index).__name__} of distances, not of inner products")
 
 
 def check_index(index: faiss.Index) -> None:

@@ -43,6 +43,7 @@ VISITED = 1_000_000  # vectors, about, whose codes a search reads in cells, unle
 MOST_ON_GPU = 2048  # candidates of a mention, a limit of faiss
 DEEPER = 16  # times k candidates are scored again where the index can
 FLAT = "flat"
+UNREADABLE = RuntimeError, MemoryError, ValueError  # what is raised of a file that is no index for a KB
 
 # The threads of OpenMP do not survive a fork: a child that waits for them hangs.
 if hasattr(os, "register_at_fork"):
@@ -96,14 +97,10 @@ class VectorIndex(ABC):
         """
         if path.suffix == ".npy":
             return cls._open_array(path)
-        check_head(path)
         try:
-            index = _read(path)
-            check_index(index)
-        except (RuntimeError, MemoryError, ValueError) as error:
+            index = _read_checked(path)
+        except UNREADABLE as error:
             raise PelError(f"{path}: faiss cannot read this file as vectors ({_first_line(error)})") from error
-        if index.metric_type != faiss.METRIC_INNER_PRODUCT:
-            raise PelError(f"{path}: holds a faiss {type(index).__name__} of distances, not of inner products")
         if isinstance(index, faiss.IndexFlat):
             return ExactIndex(_array_of(index), owner=index)
         return FaissIndex(index, path)
@@ -135,7 +132,7 @@ class VectorIndex(ABC):
 
         Raises:
             PelError: A vector is not finite, a block has another shape, there are too few or too many vectors, faiss
-                refuses the index type, or there is no room for the file.
+                refuses the index type or cannot search it, or there is no room for the file.
         """
         checked = checked_blocks(blocks, count, dim)
         with appearing(path) as part:
@@ -152,6 +149,10 @@ class VectorIndex(ABC):
                     raise PelError(
                         f"{path}: cannot be written ({_first_line(error)}); make room, and repeat."
                     ) from error
+                try:
+                    _read_checked(part)  # what cannot be opened is never committed
+                except UNREADABLE as error:
+                    raise _refused(index_type, f"searched: {_first_line(error)}") from error
             finally:
                 flat.unlink(missing_ok=True)
 
@@ -313,6 +314,14 @@ def _read(path: Path) -> faiss.Index:
     return faiss.deserialize_index(np.fromfile(path, dtype=np.uint8))
 
 
+def _read_checked(path: Path) -> faiss.Index:
+    """Map the index at `path`, and raise one of `UNREADABLE` unless a KB can be searched with it."""
+    check_head(path)
+    index = _read(path)
+    check_index(index)
+    return index
+
+
 def _write(index: faiss.Index, path: Path) -> None:
     if _is_utf8(path):
         faiss.write_index(index, str(path))
@@ -373,9 +382,7 @@ def _compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
             sample = np.random.default_rng(SEED).permutation(len(vectors))[:wanted]
             index.train(vectors[np.sort(sample)])
     except (RuntimeError, ValueError) as error:
-        raise PelError(
-            f'--index-type "{index_type}" cannot be built for these vectors: {_first_line(error)}'
-        ) from error
+        raise _refused(index_type, f"built for these vectors: {_first_line(error)}") from error
     for start in tqdm(range(0, len(vectors), BLOCK), desc=f"Building {index_type}", disable=len(vectors) <= BLOCK):
         index.add(vectors[start : start + BLOCK])
     if cells:
@@ -383,6 +390,10 @@ def _compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
     if isinstance(index, faiss.IndexRefine):
         index.k_factor = DEEPER
     return index
+
+
+def _refused(index_type: str, why: str) -> PelError:
+    return PelError(f'--index-type "{index_type}" cannot be {why}; index again with another (`spacy pel index`).')
 
 
 def _divide_by_distance(cells: faiss.IndexIVF) -> None:

@@ -138,6 +138,24 @@ def test_changes_to_a_compressed_kb(tmp_path, index_type):
         assert kb.entity_index().index_type == index_type and kb.n_rows == 301
 
 
+def test_an_index_that_cannot_be_opened_is_never_committed(tmp_path):
+    kb, model = make_kb(tmp_path / "kb", 300)
+    vectors = np.array([vector for _, vector in model.values()])
+    for index_type in ("IVF0,Flat", "HNSW8,PQ4x4"):
+        with pytest.raises(PelError, match="--index-type"):
+            kb.index([vectors], dim=DIM, metric="cosine", fingerprint="other", index_type=index_type)
+        check(KnowledgeBase(kb.path), model)
+
+
+def test_compaction_that_leaves_too_few_for_the_index_type_says_what_to_do(tmp_path):
+    kb, model = make_kb(tmp_path / "kb", 100)
+    vectors = np.array([vector for _, vector in model.values()])
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc", index_type="IVF64,Flat")
+    kb.remove([f"E{i}" for i in range(50)])
+    with pytest.raises(PelError, match=r"IVF64,Flat. cannot be built .*; index again with another \(`spacy pel index`"):
+        kb.compact()
+
+
 def refusals(entity: Entity, vector: np.ndarray) -> dict[str, tuple[Callable[[KnowledgeBase], object], str]]:
     bad = np.full_like(vector, np.nan)
     return {

@@ -190,6 +190,19 @@ def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "index_type, message",
+    [
+        ("HNSW8,PQ4x4", "cannot be built for these vectors: it is a faiss IndexHNSWPQ of distances"),
+        ("IVF0,Flat", "cannot be searched: it visits 0 of 0 cells"),
+    ],
+)
+def test_an_index_type_that_cannot_be_searched_is_not_written(clustered, tmp_path, index_type, message):
+    with pytest.raises(PelError, match=rf'--index-type "{index_type}" {message}.*; index again with another'):
+        VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type=index_type)
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_room_for_what_faiss_writes(clustered, tmp_path, monkeypatch):
     def full(*_):
         raise RuntimeError("Error in write: No space left on device")
