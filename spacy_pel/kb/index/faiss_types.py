@@ -6,7 +6,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any  # faiss's type stubs do not know all attributes
 
@@ -34,6 +34,8 @@ TYPES = {
 }
 TRANSFORMS = ("LinearTransform", "OPQMatrix", "PCAMatrix", "RandomRotationMatrix", "NormalizationTransform")
 INNER = ("base_index", "refine_index", "index", "quantizer", "storage")  # where an index may have another
+READ_FROM = tuple(name for name in INNER if name != "base_index")  # of which what is kept for vectors may be read again
+COMPARING = ("refine_index", "storage")  # what is asked for single products
 MOST_VISITED = 1 << 16
 MOST_DEEPER = 1_000  # times k candidates that are scored again
 
@@ -51,6 +53,13 @@ def check_types(index: faiss.Index) -> None:
     for part, _, _ in _parts(index):
         if type(part).__name__ not in TYPES:
             raise ValueError(f"{type(part).__name__} is no kind of index that a KB is searched with")
+        for name in COMPARING:
+            _check_comparing(getattr(part, name, None))
+    for part, _, _ in _parts(index, READ_FROM):
+        if isinstance(part, faiss.IndexIVFPQFastScan):
+            raise ValueError(
+                f"its {type(part).__name__} keeps no vectors that can be read again; add ,Refine(SQfp16) to the type"
+            )
     if index.metric_type != faiss.METRIC_INNER_PRODUCT:
         raise ValueError(f"it is a faiss {type(index).__name__} of distances, not of inner products")
 
@@ -70,8 +79,8 @@ def check_index(index: faiss.Index) -> None:
             _check_graph(part)
 
 
-def _parts(index: faiss.Index) -> Iterator[tuple[Any, int, int | None]]:
-    """`index` and what it is made of, each with the dimensions and the number of vectors that it should have."""
+def _parts(index: faiss.Index, names: Sequence[str] = INNER) -> Iterator[tuple[Any, int, int | None]]:
+    """`index` and what it has under `names`, each with the dimensions and the number of vectors that it should have."""
     waiting: list[tuple[Any, int, int | None]] = [(index, index.d, None)]
     while waiting:
         part, dim, count = waiting.pop()
@@ -80,10 +89,19 @@ def _parts(index: faiss.Index) -> Iterator[tuple[Any, int, int | None]]:
         dim = typed.d
         if isinstance(typed, faiss.IndexPreTransform):
             dim = _check_transforms(typed)
-        for name in INNER:
+        for name in names:
             inner = getattr(typed, name, None)
             if inner is not None:
                 waiting.append((inner, dim, typed.nlist if name == "quantizer" else typed.ntotal))
+
+
+def _check_comparing(index: faiss.Index | None) -> None:
+    """Raise `ValueError` where faiss, asked by `index` for single products, would end the process."""
+    typed: Any = index and faiss.downcast_index(index)
+    while isinstance(typed, faiss.IndexPreTransform):
+        typed = faiss.downcast_index(typed.index)
+    if isinstance(typed, faiss.IndexIVF | faiss.IndexFastScan | faiss.IndexRefine):
+        raise ValueError(f"its {type(typed).__name__} cannot score candidates again")
 
 
 def _check_transforms(index: Any) -> int:

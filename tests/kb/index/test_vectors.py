@@ -348,6 +348,26 @@ def test_they_are_not_written_either(clustered, tmp_path, index_type):
         VectorIndex.write(tmp_path / "v.faiss", [clustered], count=2000, dim=16, index_type=index_type)
 
 
+ENDS_THE_PROCESS = [
+    ("IVF4,PQ8x4fs", "IndexIVFPQFastScan keeps no vectors that can be read again; add ,Refine"),
+    ("OPQ8,IVF4,PQ8x4fs", "IndexIVFPQFastScan keeps no vectors that can be read again; add ,Refine"),
+    ("IVF4,PQ8x4fs,Refine(PQ8x4fs)", "IndexPQFastScan cannot score candidates again"),
+    ("PQ8x4fs,Refine(IVF4,Flat)", "IndexIVFFlat cannot score candidates again"),
+]
+
+
+@pytest.mark.parametrize("index_type, message", ENDS_THE_PROCESS)
+def test_indexes_for_which_faiss_ends_the_process_are_refused(clustered, tmp_path, index_type, message):
+    index = faiss.index_factory(16, index_type, faiss.METRIC_INNER_PRODUCT)
+    index.train(clustered)
+    index.add(clustered)
+    faiss.write_index(index, str(tmp_path / "v.faiss"))
+    with pytest.raises(PelError, match=rf"v\.faiss: faiss cannot read this file as vectors \(its {message}"):
+        VectorIndex.open(tmp_path / "v.faiss")
+    with pytest.raises(PelError, match=f"cannot be built for these vectors: its {message}"):
+        VectorIndex.write(tmp_path / "w.faiss", [clustered], count=2000, dim=16, index_type=index_type)
+
+
 def test_numbers_that_are_not_there_are_refused(clustered, tmp_path):
     index = faiss.index_factory(16, "IVF16,Flat", faiss.METRIC_INNER_PRODUCT)
     index.train(clustered)
