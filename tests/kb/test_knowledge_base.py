@@ -17,6 +17,7 @@ import pytest
 from on_disk import contents, names
 
 from spacy_pel.errors import PelError
+from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 
@@ -339,6 +340,32 @@ def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path
     with ThreadPoolExecutor(1) as pool, pytest.raises(PelError, match="another KB has taken its place"):
         pool.submit(list, indexed).result()
     assert names(tmp_path) == {"kb", "other"}
+
+
+def test_a_later_copy_of_the_same_kb_takes_the_place_of_the_first(indexed, vectors, tmp_path):
+    """All its threads go on with the file that was opened, or say that there is another."""
+    live = KnowledgeBase(indexed.copy_to(tmp_path / "live").path)
+    before = answers(live, vectors)
+    indexed.update([Entity("D001241", "acetylsalicylic acid")], NewVectors("abc", vectors[:1]))
+    indexed.copy_to(live.path)
+    assert answers(live, vectors) == before
+    with ThreadPoolExecutor(1) as pool, pytest.raises(PelError, match="another KB has taken its place"):
+        pool.submit(answers, live, vectors).result()
+    with pytest.raises(PelError, match="another KB has taken its place"):
+        live.remove(["5"])
+    assert answers(live, vectors) == before
+    assert KnowledgeBase(live.path)["D001241"].name == "acetylsalicylic acid"
+
+
+def test_a_kb_behind_a_link_is_the_one_that_it_led_to_when_it_was_opened(indexed, vectors, tmp_path):
+    copy = indexed.copy_to(tmp_path / "copy")
+    (tmp_path / "link").symlink_to(indexed.path)
+    linked = KnowledgeBase(tmp_path / "link")
+    assert answers(linked, vectors) == answers(indexed, vectors)
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(copy.path)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(PelError, match="another KB has taken its place"):
+        pool.submit(answers, linked, vectors).result()
 
 
 def test_a_copy_has_what_was_indexed_since(indexed, vectors, tmp_path):

@@ -55,6 +55,16 @@ def connect(path: Path, *, writable: bool = False) -> sqlite3.Connection:
         return connection
 
 
+def place(path: Path) -> tuple[int, int] | None:
+    """What tells the file that lies at `path` now, be `path` a link, from one that takes its place; None: there is
+    none."""
+    try:
+        found = path.stat()
+    except OSError:  # `connect` says so
+        return None
+    return found.st_dev, found.st_ino
+
+
 def roll_back(path: Path) -> bool:
     """Roll back what a killed writer has left of a change. A living one is let be.
 

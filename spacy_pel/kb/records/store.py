@@ -76,6 +76,7 @@ class RecordStore:
         self._groups_seen: set[tuple[str, str]] = set()
         self._present = _Present({}, self._groups({}))
         self._numbered_here: int | None = None
+        self._place: tuple[int, int] | None = None
         self._connections = Connections(self._connect, self._notice)
         self.adopt(self.latest_meta())
 
@@ -367,10 +368,12 @@ class RecordStore:
         return Groups(self.path.parent, self._fetch, self._groups_seen, indexed=schema.has_vocabularies(meta))
 
     def _connect(self, *, writable: bool = False) -> sqlite3.Connection:
+        place = opening.place(self.path)
         connection = opening.connect(self.path, writable=writable)
         try:
-            build = opening.read_meta(self.path, connection)["build"]
-            if build != self.meta.get("build", build):
+            build, self._place = opening.read_meta(self.path, connection)["build"], self._place or place
+            same_file = self._place == place == opening.place(self.path)
+            if not same_file or build != self.meta.get("build", build):  # a copy of a KB has the same build
                 raise PelError(f"{self.path}: another KB has taken its place since it was opened; open the KB again.")
         except BaseException:
             connection.close()
