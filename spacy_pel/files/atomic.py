@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import PelError
-from .locks import locked
+from .locks import created, locked
+
+HEX = "[0-9a-f]" * 8  # what tells one temporary file of "out" from another; those of "out.gz" have ".gz" before it
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -80,11 +82,12 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(target)
-        with temporary.open("wb") as file, locked(temporary):
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        with created(temporary, Path.touch):
+            with temporary.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -106,7 +109,7 @@ def _named(path: Path) -> Iterator[None]:
 
 def remove_leftovers(target: Path) -> None:
     """Remove what killed processes have left of earlier writes to `target`."""
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{HEX}.tmp"):
         with locked(left) as abandoned:
             if abandoned:
                 left.unlink(missing_ok=True)

@@ -10,11 +10,12 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from ..errors import PelError
 from .exchange import exchange
-from .locks import locked
+from .locks import created, locked
 
 logger = logging.getLogger("spacy_pel")
 OF_SYSTEMS = r"\.DS_Store|\._.*|\.gitattributes|\.directory|Thumbs\.db|desktop\.ini|\.nfs\w+"
@@ -49,8 +50,7 @@ def new_folder(path: Path) -> Iterator[Path]:
                 )
             shutil.rmtree(other, ignore_errors=True)
     folder = _sibling(path, "new")
-    folder.mkdir()
-    with locked(folder):
+    with created(folder, partial(Path.mkdir, exist_ok=True)):
         yield from _filled(path, folder)
 
 

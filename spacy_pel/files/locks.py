@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,37 @@ fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
     """Lock a file or folder for the block, or as long as the process lives. Yields whether nobody else has it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:  # it is gone by now, or this is Windows, where folders cannot be locked
+    if fcntl is None:  # Windows, where what is open cannot be renamed
         yield True
         return
     try:
-        yield fcntl is None or _lock(descriptor)
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:  # it is gone by now
+        yield True
+        return
+    try:
+        yield _lock(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def created(path: Path, create: Callable[[Path], object]) -> Iterator[None]:
+    """Create a file or folder under a name of its own, and lock it for the block.
+
+    Another process may take it for what a killed one has left before it is locked, and remove it: then it is created
+    again.
+
+    Args:
+        path: The file or folder.
+        create: Creates it if it is not there.
+    """
+    while True:
+        create(path)
+        with locked(path) as ours:
+            if ours and path.exists():
+                yield
+                return
 
 
 def _lock(descriptor: int) -> bool:

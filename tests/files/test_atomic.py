@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -44,11 +45,18 @@ def test_what_cannot_be_written(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks of files")
 def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path):
-    left, other = tmp_path / ".out.1.tmp", tmp_path / ".other.1.tmp"
-    for path in (left, other):
+    left, others = tmp_path / ".out.0123abcd.tmp", [".other.0123abcd.tmp", ".out.gz.0123abcd.tmp"]
+    for path in (left, *(tmp_path / other for other in others)):
         path.write_bytes(b"half")
     with locked(left):
         write_atomically(tmp_path / "out", b"whole")
         assert left.exists()
     write_atomically(tmp_path / "out", b"whole")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.1.tmp", "out"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*others, "out"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of files")
+def test_writers_of_one_file_take_no_temporary_file_of_another_for_a_leftover(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: write_atomically(tmp_path / "out", f"{number}".encode()), range(300)))
+    assert os.listdir(tmp_path) == ["out"]

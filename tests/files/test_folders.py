@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,21 @@ def test_what_a_killed_writer_left_is_removed(tmp_path, writer):
     with new_folder(tmp_path / "out") as folder:
         (folder / "file").touch()
     assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_folder_that_another_writer_took_for_a_leftover_is_made_again(tmp_path, monkeypatch):
+    mkdir, removed = Path.mkdir, []
+
+    def mkdir_before_another_looks(path, *arguments, **named):
+        mkdir(path, *arguments, **named)
+        if path.name.startswith(".out.new-") and not removed:
+            removed.append(path)
+            path.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", mkdir_before_another_looks)
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "file").touch()
+    assert removed == [folder] and os.listdir(tmp_path / "out") == ["file"]
 
 
 def test_two_builds_of_one_kb(tmp_path):
