@@ -84,11 +84,14 @@ def copy_file(folder: Path, to: Path, record: FileRecord, name: re.Pattern[str])
     """Copy a file of the KB at `folder` to the one at `to`. `name`: What it may be called.
 
     Raises:
-        PelError: The record names another kind of file.
+        PelError: The record names another kind of file, or the file is gone.
     """
     source, copy = _place(folder, record, name), to / record["name"]
     copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, copy)
+    try:
+        shutil.copyfile(source, copy)
+    except FileNotFoundError as error:
+        raise PelError(f"{folder}: has changed since it was opened; open the KB again and repeat.") from error
 
 
 def refuse_link(place: Path) -> None:

@@ -16,13 +16,15 @@ from .stored_files import changed
 
 UNIT_WITHIN = 1e-3  # an exact index; a compressed one keeps lengths only roughly
 COMPRESSED_WITHIN = 0.05
+READINGS = 3  # of a KB that another process changes meanwhile
 
 
 def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: None) -> list[str]:
     """Read a KB from end to end: records, and of every index its files, owners and vectors.
 
     The records must be as spacy-pel has written them, by their hashes, if they have any (`kb.records.has_hashes`).
-    While the file of the records is read, nobody can change it.
+    While the file of the records is read, nobody can change it. Where something is wrong, and the KB has changed since,
+    it is read again.
 
     A vector must be finite and, where cosines are searched, of unit length (within what the index type keeps). Its
     owner must be an entity of the KB.
@@ -33,7 +35,19 @@ def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: N
 
     Returns:
         What is wrong, as sentences; none if all is well.
+
+    Raises:
+        PelError: Another process has numbered the entities anew meanwhile, as `KnowledgeBase.compact` does.
     """
+    problems: list[str] = []
+    for _ in range(READINGS):
+        moment, problems = kb.moment, _problems(kb, on_progress)
+        if not problems or kb.moment is moment:
+            return problems
+    return [f"{kb.path}: changed each time that it was read, so that nothing else of this is sure", *problems]
+
+
+def _problems(kb: KnowledgeBase, on_progress: Callable[[int], object]) -> list[str]:
     problems = kb.records.damage()
     entities = kb.entities()
     n_entities = 0

@@ -18,6 +18,7 @@ from on_disk import contents, names
 
 from spacy_pel.errors import PelError
 from spacy_pel.kb.index.indexes import NewVectors
+from spacy_pel.kb.index.on_disk import copy_files
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 
 
@@ -382,6 +383,19 @@ def test_copy_refuses_a_kb_that_changes_meanwhile(indexed, vectors, tmp_path, mo
     monkeypatch.setattr(KnowledgeBase, "_notice_changes", lambda self: None)
     with pytest.raises(PelError, match="has changed since it was opened"):
         stale.copy_to(tmp_path / "copy")
+    assert names(tmp_path) == {"kb"}
+
+
+def test_copy_refuses_a_kb_whose_files_another_process_replaces_meanwhile(indexed, vectors, tmp_path, monkeypatch):
+    def copy_later(*arguments):
+        other = KnowledgeBase(indexed.path)
+        other.remove(["5"])
+        other.compact()
+        copy_files(*arguments)
+
+    monkeypatch.setattr("spacy_pel.kb.knowledge_base.copy_files", copy_later)
+    with pytest.raises(PelError, match="has changed since it was opened"):
+        indexed.copy_to(tmp_path / "copy")
     assert names(tmp_path) == {"kb"}
 
 

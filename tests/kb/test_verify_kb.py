@@ -106,6 +106,28 @@ def test_a_changed_table_is_named(kb, table, sql):
     assert any(f'the table "{table}" is not as spacy-pel has written it' in problem for problem in problems)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda kb: kb.remove(["E5"]),
+        lambda kb: kb.update([Entity("E5", "five")], NewVectors("a", unit_vectors(1, 4))),
+    ],
+    ids=["remove", "update"],
+)
+def test_a_kb_that_another_process_changes_meanwhile_is_read_again(kb, monkeypatch, change):
+    monkeypatch.setattr("spacy_pel.kb.verify.BLOCK", 10)
+    monkeypatch.setattr("spacy_pel.kb.records.store.PARAMETERS", 10)
+    others = [KnowledgeBase(kb.path)]
+    assert verify(kb, lambda n: change(others.pop()) if others else None) == []
+
+
+def test_a_kb_that_changes_all_the_time_is_not_said_to_be_damaged_only(kb, monkeypatch):
+    monkeypatch.setattr("spacy_pel.kb.verify.BLOCK", 100)
+    other, numbers = KnowledgeBase(kb.path), iter(range(5, 50))
+    first, *_ = verify(kb, lambda n: other.remove([f"E{next(numbers)}"]))
+    assert first.endswith("kb: changed each time that it was read, so that nothing else of this is sure")
+
+
 def test_hashes_follow_every_change(kb, tmp_path):
     """As they are kept up to date, they are those of the whole tables."""
     changes = [
