@@ -48,6 +48,5 @@ def other_names(mentions: Iterable[Span]) -> OtherNames:
 
 def _others_follow(text: str, mention: Span, starts: list[int]) -> bool:
     """Whether a mention begins, at one of the `starts`, between the end of this one and that of its bracket."""
-    closing = CLOSING.search(text, mention.end_char)
     place = bisect_left(starts, mention.end_char)
-    return place < len(starts) and starts[place] < (closing.start() if closing else len(text))
+    return place < len(starts) and not CLOSING.search(text, mention.end_char, starts[place] + 1)

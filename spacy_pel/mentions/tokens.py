@@ -11,11 +11,14 @@ from spacy.tokens import Doc
 
 from ..errors import PelError
 
+MARK, LETTER = r"(?:[^\w\s]|_)", r"[^\W_]"
+FIRST_MARK = rf"(?={MARK})(?<!{MARK})(?<!{MARK}{LETTER})(?<!{MARK}{LETTER}{LETTER})"
 # Stretches without a space, and the characters of them that are tokenised together. Marks with at most two letters
 # between them are taken off one by one, with a look at all that is left each time; a URL is looked for in the whole.
+# A stretch is tried from its beginning only.
 STRETCHES = {
-    re.compile(r"(?:(?:[^\w\s]|_)[^\W_]{0,2}){200,}"): 200,
-    re.compile(r"\S{5000,}"): 5000,
+    re.compile(rf"{FIRST_MARK}(?:{MARK}{LETTER}{{0,2}}){{200,}}"): 200,
+    re.compile(r"(?<!\S)\S{5000,}"): 5000,
 }
 
 

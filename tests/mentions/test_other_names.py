@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import spacy
 from spacy.tokens import Span
 
-from spacy_pel.mentions.other_names import other_names
+from spacy_pel.mentions.other_names import CLOSING, other_names
 
 NLP = spacy.blank("en")
 
@@ -81,6 +83,21 @@ def test_many_that_overlap():
     doc = NLP.make_doc("a " * 300 + "( " + "b " * 300 + ")")
     found = [doc[i:300] for i in range(300)] + [doc[301 : 302 + i] for i in range(300)]
     assert len(other_names(found)) == 301  # of each of the first, and of the longest of the others
+
+
+def test_a_closing_bracket_is_looked_for_up_to_the_next_mention(monkeypatch):
+    """To the end of the text, as there may be none, would take minutes for a long list of open brackets."""
+    looked_at = []
+
+    class Counting:
+        def search(self, text, start, end=sys.maxsize):
+            looked_at.append(min(end, len(text)) - start)
+            return CLOSING.search(text, start, end)
+
+    monkeypatch.setattr("spacy_pel.mentions.other_names.CLOSING", Counting())
+    found = mentions("|aa| (|bb|, " * 500)
+    assert len(other_names(found)) == 2  # of the last
+    assert len(looked_at) >= 499 and sum(looked_at) < len(found[0].doc.text)
 
 
 def test_the_first_counts():

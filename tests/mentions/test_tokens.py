@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 import spacy
 from spacy.tokenizer import Tokenizer
 
-from spacy_pel.mentions.tokens import tokenised
+from spacy_pel.mentions.tokens import STRETCHES, _cuts, tokenised
 
 NLP = spacy.blank("en")
 
@@ -59,6 +60,34 @@ def test_other_texts_are_parted_as_ever(given):
     nlp, lengths = given
     tokenised(nlp, "A url http://example.org/a-b_c?d=e, and ----- and (a) [b] {c}.")
     assert len(lengths) == 1
+
+
+def test_a_stretch_that_begins_anywhere_gives_the_same_cuts(monkeypatch):
+    anywhere = {
+        re.compile(r"(?:(?:[^\w\s]|_)[^\W_]{0,2}){5,}"): 5,
+        re.compile(r"\S{20,}"): 20,
+    }
+    from_its_beginning = {
+        re.compile(pattern.pattern.replace("200,", "5,").replace("5000,", "20,")): size
+        for pattern, size in zip(STRETCHES, anywhere.values(), strict=True)
+    }
+    rng, parted = random.Random(0), 0
+    for _ in range(600):
+        letters = rng.choice(["a(", "aé7(_ ", "aa(_-. \n", "a((((__", "(😀_aaaa "])
+        text = "".join(rng.choice(letters) for _ in range(rng.randrange(120)))
+        monkeypatch.setattr("spacy_pel.mentions.tokens.STRETCHES", anywhere)
+        cuts = _cuts(text)
+        monkeypatch.setattr("spacy_pel.mentions.tokens.STRETCHES", from_its_beginning)
+        assert _cuts(text) == cuts
+        parted += bool(cuts)
+    assert parted > 200
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("almost, times", [("a" * 4_999, 5_000), ("(" * 199, 80_000)])
+def test_stretches_that_are_nearly_long_enough_cost_no_more_than_others(almost, times):
+    """Tried from each of their characters, these took minutes."""
+    assert _cuts(f"{almost} " * times) == []
 
 
 def test_a_tokenizer_of_the_user_s_own_gets_the_whole_text():
