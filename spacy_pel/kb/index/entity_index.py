@@ -405,7 +405,7 @@ def _search_files(
     """
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     pairs = np.full((len(queries), k), -1, dtype=np.int64)
-    if not len(state.owners):
+    if not (k and len(state.owners)):
         return scores, pairs
     asked = np.arange(len(queries))
     numbers = None if within is None else state.numbers_within(within)

@@ -210,6 +210,16 @@ def test_an_index_whose_entities_another_linker_has_all_updated(tmp_path, names)
     assert kb.entity_index("b").search(vectors[:1], 2)[1].tolist() == [[5, -1]] and verify(kb) == []
 
 
+def test_a_search_for_no_entities_finds_none(tmp_path):
+    kb = make_kb(tmp_path / "kb", 20)
+    kb.index([unit_vectors(20, 4)], dim=4, metric="cosine", fingerprint="a")
+    for id in ("one", "another"):
+        for within in (None, np.arange(5)):
+            scores, rows = kb.entity_index().search(unit_vectors(3, 4), 0, within)
+            assert scores.shape == rows.shape == (3, 0) and (scores.dtype, rows.dtype) == (np.float32, np.int64)
+        kb.add([Entity(id, id)], NewVectors("a", unit_vectors(1, 4)))
+
+
 def test_which_index(tmp_path):
     kb = make_kb(tmp_path / "kb", 5)
     with pytest.raises(PelError, match="has no vectors; run"):
