@@ -376,11 +376,13 @@ class KnowledgeBase(Mapping[str, Entity]):
             indexes: The fingerprints of the indexes to copy; None: all.
 
         Raises:
-            PelError: Something else is at `path`, or the KB changes meanwhile.
+            PelError: Something else is at `path`, it is in the KB's own folder, or the KB changes meanwhile.
         """
         path = Path(path).absolute()
         if path.exists() and path.samefile(self.path):
             return self
+        if path.resolve().is_relative_to(self.path.resolve()):
+            raise PelError(f"{path}: is in the KB's own folder; choose one outside it.")
         check_replaceable(path, FILES)
         self._notice_changes()
         own = {key: record for key, record in self.meta["indexes"].items() if indexes is None or key in indexes}

@@ -327,6 +327,15 @@ def test_copy_onto_itself_does_nothing(indexed, vectors, tmp_path):
     answers(indexed, vectors)
 
 
+def test_copy_into_its_own_folder_is_refused(indexed, tmp_path):
+    (tmp_path / "link").symlink_to(indexed.path)
+    for path in (indexed.path / "copy", indexed.path / "indexes" / "abc", tmp_path / "link" / "copy"):
+        with pytest.raises(PelError, match="is in the KB's own folder; choose one outside it"):
+            indexed.copy_to(path)
+    assert names(indexed.path) == {"entities.sqlite", "indexes"} and KnowledgeBase(indexed.path).indexes
+    assert indexed.copy_to(tmp_path / "kb-2").path.is_dir()
+
+
 def test_a_replaced_kb_keeps_working_where_it_is_open(indexed, vectors, tmp_path):
     before = answers(indexed, vectors)
     other = KnowledgeBase.create(tmp_path / "other", numbered(5))
