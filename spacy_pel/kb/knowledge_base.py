@@ -319,7 +319,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         elsewhere, it has to be opened again.
 
         Raises:
-            PelError: Another process changes the KB.
+            PelError: Another process changes the KB, its folder cannot be written, or faiss refuses the index type for
+                the vectors that are left.
         """
         self._change(lambda connection, meta: compact(self.path, connection, meta, self._indexes, self._removed))
 

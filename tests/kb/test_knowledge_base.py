@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
 import os
@@ -203,6 +204,23 @@ def test_bad_vectors_leave_the_kb_as_it_was(indexed, vectors, blocks, message):
     assert contents(indexed.path) == there
     for kb in (indexed, KnowledgeBase(indexed.path)):
         assert kb.meta == meta and answers(kb, vectors) == before
+
+
+@pytest.mark.parametrize("change", ["compact", "index"])
+def test_a_folder_that_cannot_be_written_is_named(indexed, vectors, monkeypatch, change):
+    def denied(path, *_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    before = answers(indexed, vectors)
+    monkeypatch.setattr("spacy_pel.kb.index.vectors.write_array", denied)
+    with pytest.raises(
+        PelError, match=rf"{indexed.path}: cannot be changed \(.* make the folder and all in it writable"
+    ):
+        if change == "compact":
+            indexed.compact()
+        else:
+            indexed.index([vectors], dim=8, metric="cosine", fingerprint="def")
+    assert answers(KnowledgeBase(indexed.path), vectors) == before
 
 
 def test_index_refuses_an_unknown_metric(kb, vectors):

@@ -57,6 +57,11 @@ def change_errors(path: Path) -> Iterator[None]:
         ) from error
     except sqlite3.Error as error:
         raise PelError(damage(path, error)) from error
+    except PermissionError as error:  # of the files beside the records
+        raise PelError(
+            f"{path.parent}: cannot be changed ({error}); make the folder and all in it writable, and run the command "
+            f"again."
+        ) from error
 
 
 def remedy(path: Path) -> str:
