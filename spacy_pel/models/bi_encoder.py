@@ -6,6 +6,7 @@ The rest of the package calls `encode_spans` and `encode_entities`. Token rows a
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from .encoder import Tower, make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder, check_fits
 from .inputs import ENTITIES_AT_ONCE, LENT, MENTIONS, SECTION, SHORTEST_MENTION, RowBuilder, RowSettings
 from .lent_width import width_of_states
-from .listener import connect, listens, make_listening_tower
+from .listener import connect, listens, make_listening_tower, set_projection
 from .pooling import POOLINGS, Pooling
 from .precision import check_precision
 from .scoring.bags import given
@@ -208,7 +209,9 @@ def _forward(model: Model, rows: tuple[Readable, TokenRows], is_train: bool) -> 
 
 def set_encoder(model: Model, encoder: PretrainedEncoder, nlp: Language | None = None) -> None:
     """Give both towers the weights of one pretrained encoder: a copy each, unless they are shared, or the encoder has
-    others for entities. A tower that listens to a transformer pipe gets a new projection in their place.
+    others for entities. A tower that listens to a transformer pipe gets a projection in their place. Projection and
+    codes are those of the encoder if it has some of that shape, else new ones, of which a warning says so where that
+    drops learnt ones.
 
     Args:
         model: A bi-encoder.
@@ -220,23 +223,56 @@ def set_encoder(model: Model, encoder: PretrainedEncoder, nlp: Language | None =
             shared towers are to have two transformers.
     """
     if encoder.for_entities is not None and model.attrs["settings"].get("shared_towers"):
-        raise PelError(
-            "[components.pel_linker.model]: shared_towers = true, and entity_name in "
-            "[initialize.components.pel_linker.encoder_loader] is an encoder for entities alone; leave one of them out."
-        )
+        raise _not_shared(encoder)
     check_fits(max(model.attrs["row_settings"].mention_length, model.attrs["row_settings"].entity_length), encoder)
     own = model.layers
     if listens(model):
         tower, *own = model.layers
-        connect(tower, width_of_states(tower, nlp), encoder.transformer.config.hidden_size)
+        _connect(tower, width_of_states(tower, nlp), encoder)
     model.attrs["row_builder"] = builder = RowBuilder(encoder.tokenizer, model.attrs["row_settings"])
     for i, tower in enumerate(own):
         transformer = encoder.transformer if i == 0 else copy.deepcopy(encoder.transformer)
         if encoder.for_entities is not None and tower is own[-1]:
             transformer = encoder.for_entities
         if isinstance(codes := tower_module(tower).pooling, Codes):
-            codes.new_codes(transformer.config.hidden_size)
+            _set_codes(codes, encoder)
         set_transformer(tower, transformer, builder.pad, builder.markers)
+
+
+def _not_shared(encoder: PretrainedEncoder) -> PelError:
+    """The error of an encoder with another transformer for entities, for towers that share one."""
+    loader = "[initialize.components.pel_linker.encoder_loader]"
+    if encoder.linker is None:
+        what = f"entity_name in {loader} is an encoder for entities alone; leave one of them out"
+    else:
+        what = f"name = {encoder.linker!r} in {loader} is a linker with two; leave shared_towers out, or name another"
+    return PelError(f"{SECTION}: shared_towers = true, and {what}.")
+
+
+def _connect(tower: Model, width: int, encoder: PretrainedEncoder) -> None:
+    """Give a listening tower the projection of `encoder`, or a new one where that is not of states (n, width)."""
+    size, saved = encoder.transformer.config.hidden_size, encoder.projection
+    if saved is not None and tuple(saved["linear.weight"].shape) == (size, width):
+        set_projection(tower, saved)
+        return
+    if saved is not None:
+        _warn_of_new(encoder, f"a linear layer for states of {saved['linear.weight'].shape[1]} dimensions, not {width}")
+    connect(tower, width, size)
+
+
+def _set_codes(pooling: Codes, encoder: PretrainedEncoder) -> None:
+    """Give a pooling the codes of `encoder`, or new ones where that has none, or another number."""
+    if encoder.codes is not None and len(encoder.codes) == pooling.number:
+        pooling.set_codes(encoder.codes)
+        return
+    if encoder.codes is not None:
+        _warn_of_new(encoder, f"{len(encoder.codes)} codes, and the score asks for {pooling.number}")
+    pooling.new_codes(encoder.transformer.config.hidden_size)
+
+
+def _warn_of_new(encoder: PretrainedEncoder, what: str) -> None:
+    """Warn that something of a saved linker is not taken. what: what it has, and is asked for."""
+    warnings.warn(f"{SECTION}: {encoder.linker} has {what}: new ones are learnt in their place.", stacklevel=4)
 
 
 def encoder_of(model: Model) -> PretrainedEncoder:

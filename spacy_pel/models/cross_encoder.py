@@ -176,7 +176,9 @@ def set_encoder(model: Model, encoder: PretrainedEncoder, head: nn.Module | None
             another transformer for entities.
     """
     if encoder.for_entities is not None:
-        raise PelError(f"{SECTION}: one transformer reads mention and entity; leave entity_name of the encoder out.")
+        own, linker = "leave entity_name of the encoder out", encoder.linker
+        advice = own if linker is None else f"name another encoder than the linker {linker!r}, which has two"
+        raise PelError(f"{SECTION}: one transformer reads mention and entity; {advice}.")
     check_fits(sum(_longest(model)) - 1, encoder, SECTION)
     kind = encoder.transformer.config.model_type
     if model.attrs["settings"]["rows"] == MENTIONS and kind != "bert":

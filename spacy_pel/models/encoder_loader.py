@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import srsly
+
 from ..checks import check_number, check_text, refused
 from ..errors import PelError
 from ..files.parts import Layout
@@ -17,6 +19,7 @@ LARGEST_DROPOUT = 0.99
 MISSING_SHOWN = 3
 POOLER = "pooler."
 MODEL, TOKENIZER, TOWERS = "model", "tokenizer", ("mention", "entity")  # folders of a linker, see `models.storage`
+BI_ENCODER, WEIGHTS, CODES = "bi_encoder.json", "model.safetensors", "codes.safetensors"  # files of it
 # What encoders of BERT's, RoBERTa's, MPNet's and DistilBERT's kind call the dropout of hidden states and of attention.
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 
@@ -30,12 +33,18 @@ class PretrainedEncoder(NamedTuple):
         for_entities: Another transformer of the same tokenizer and vector size, for entities; None: there is only one.
         pooler: The linear layer of BERT's pooler, from the state of the first token (hidden) to (hidden), which only a
             cross-encoder can have a use for; None: the checkpoint has none.
+        linker: The folder of the saved linker that all this is of; None: it is of none.
+        codes: (c, hidden), the codes with which that linker reads mentions; None: it has none.
+        projection: The state dict of its linear layer behind a transformer pipe; None: it has none.
     """
 
     transformer: Any
     tokenizer: Any
     for_entities: Any = None
     pooler: Any = None
+    linker: str | None = None
+    codes: Any = None
+    projection: Any = None
 
 
 class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
@@ -48,8 +57,9 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
 
         Args:
             name: A folder (config.json, model.safetensors, tokenizer files), the folder of a saved linker, such as
-                "training/model-last/pel_linker", both of whose towers are taken, or a name on the Hugging Face hub,
-                such as "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
+                "training/model-last/pel_linker", of which all that it has learnt is taken (of one that listens to a
+                transformer pipe, the encoder of entities and the linear layer), or a name on the Hugging Face hub, such
+                as "cambridgeltl/SapBERT-from-PubMedBERT-fulltext".
             revision: A commit, tag or branch of the hub's repository.
             dropout: Of hidden states and of attention. `[training] dropout` does not reach a transformer.
             entity_name: Another encoder, with the same vocabulary and vector size, for the entities, where a bi-encoder
@@ -86,13 +96,21 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
         return encoder._replace(for_entities=other.transformer)
 
     def _towers(self, model: Path) -> PretrainedEncoder:
-        """Load both towers of a linker, or the one that it has."""
+        """Load both towers of a linker, or the one that it has, and its codes or its projection."""
+        from .weights import load_weights, reading
+
         if self.entity_name is not None:
             raise refused(SECTION, "entity_name", self.entity_name, f"leave it out: {self.name!r} has towers for both")
-        mentions, *entities = (
-            self._load(str(model / tower), None, model / TOKENIZER) for tower in TOWERS if (model / tower).is_dir()
-        )
-        return mentions._replace(for_entities=entities[0].transformer if entities else None)
+        mention, entity = (model / tower for tower in TOWERS)
+        with reading(model, "bi-encoder"):
+            settings: Any = srsly.read_json(model / BI_ENCODER)
+            listens = "upstream" in settings
+            projection = load_weights(mention / WEIGHTS) if listens else None
+            codes = load_weights(mention / CODES)["codes"] if (mention / CODES).exists() else None
+        towers = [entity] if listens else [mention, *([entity] if entity.is_dir() else [])]
+        first, *others = (self._load(str(tower), None, model / TOKENIZER) for tower in towers)
+        for_entities = others[0].transformer if others else None
+        return first._replace(for_entities=for_entities, linker=self.name, codes=codes, projection=projection)
 
     def _refused(self, what: str) -> PelError:
         return refused(
@@ -103,6 +121,8 @@ class HFEncoder:  # no dataclass: spaCy hands those to `initialize` as dicts
         import torch
         from thinc.api import get_torch_default_device
         from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+        from .weights import attention_for
 
         source = {"revision": revision, "local_files_only": Path(name).is_dir(), **NO_CODE}
         try:
@@ -154,13 +174,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(before)
-
-
-def attention_for(device: Any) -> dict[str, str]:
-    """Choose the attention for `device`: the plain one on CPUs, where the fused kernel's backward pass is many times
-    slower (for predictions see `spacy_pel.models.predictions`); elsewhere what transformers chooses, the fused one if
-    the encoder has it."""
-    return {"attn_implementation": "eager"} if device.type == "cpu" else {}
 
 
 def check_fits(longest: int, encoder: PretrainedEncoder, section: str = "[components.pel_linker.model]") -> None:

@@ -21,7 +21,7 @@ from thinc.api import Model
 from ..kb.kinds import ENTITY, NAMES
 from .bi_encoder import check_reads_names, make_bi_encoder, make_transformer_listener, row_builder, score_of
 from .encoder import set_transformer, tower_module
-from .encoder_loader import TOWERS
+from .encoder_loader import BI_ENCODER, CODES, TOKENIZER, TOWERS, WEIGHTS
 from .inputs import RowBuilder
 from .listener import is_listening, set_projection
 from .several_pooling import Codes
@@ -36,7 +36,6 @@ from .weights import (
 )
 
 SHAPE = ("model_type", "num_attention_heads", "hidden_act", "layer_norm_eps")  # of a transformer, not in its weights
-CODES = "codes.safetensors"
 TOWER_OF = {ENTITY: "entity_tower", NAMES: "mention_tower"}  # which reads what an index has vectors of
 SETTINGS_OF = {
     ENTITY: ("entity_length", "similarity", "entity_template", "aliases"),
@@ -104,17 +103,17 @@ def save(model: Model, path: Path) -> None:
         PelError: The bi-encoder has no weights, or a file cannot be written.
     """
     path.mkdir(parents=True, exist_ok=True)
-    save_tokenizer(row_builder(model).tokenizer, path / "tokenizer")
+    save_tokenizer(row_builder(model).tokenizer, path / TOKENIZER)
     for name, tower in zip(TOWERS, model.layers, strict=False):
         (path / name).mkdir(exist_ok=True)
         module: Any = tower_module(tower)
         if is_listening(tower):
-            save_weights(module, path / name / "model.safetensors")
+            save_weights(module, path / name / WEIGHTS)
         else:
             save_transformer(module.transformer, path / name)
             if isinstance(module.pooling, Codes):
                 save_weights(module.pooling, path / name / CODES)
-    srsly.write_json(path / "bi_encoder.json", model.attrs["settings"])
+    srsly.write_json(path / BI_ENCODER, model.attrs["settings"])
 
 
 def without_weights(settings: dict[str, Any]) -> Model:
@@ -135,14 +134,12 @@ def load(path: Path, precision: str) -> Model:
         PelError: A file of the folder is missing or broken.
     """
     with reading(path, "bi-encoder"):
-        settings: Any = srsly.read_json(path / "bi_encoder.json")
+        settings: Any = srsly.read_json(path / BI_ENCODER)
         model = without_weights({**settings, "precision": precision})
-        model.attrs["row_builder"] = builder = RowBuilder(
-            load_tokenizer(path / "tokenizer"), model.attrs["row_settings"]
-        )
+        model.attrs["row_builder"] = builder = RowBuilder(load_tokenizer(path / TOKENIZER), model.attrs["row_settings"])
         for name, tower in zip(TOWERS, model.layers, strict=False):
             if is_listening(tower):
-                set_projection(tower, load_weights(path / name / "model.safetensors"))
+                set_projection(tower, load_weights(path / name / WEIGHTS))
             else:
                 if isinstance(codes := tower_module(tower).pooling, Codes):
                     codes.set_codes(load_weights(path / name / CODES)["codes"])

@@ -16,7 +16,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.modeling_utils import no_init_weights
 
 from ..errors import PelError
-from .encoder_loader import attention_for
 from .no_code import NO_CODE, reason, without_kernel
 
 
@@ -73,6 +72,13 @@ def reading(path: Path, what: str) -> Iterator[None]:
         raise PelError(f"{path}: no {what} can be read from this folder ({error}); copy it again.") from error
     except Exception as error:  # transformers, tokenizers and torch raise whatever they meet
         raise PelError(f"{path}: no {what} can be read from this folder ({reason(error)}); copy it again.") from error
+
+
+def attention_for(device: Any) -> dict[str, str]:
+    """Choose the attention for `device`: the plain one on CPUs, where the fused kernel's backward pass is many times
+    slower (for predictions see `spacy_pel.models.predictions`); elsewhere what transformers chooses, the fused one if
+    the encoder has it."""
+    return {"attn_implementation": "eager"} if device.type == "cpu" else {}
 
 
 def load_tokenizer(path: Path) -> Any:

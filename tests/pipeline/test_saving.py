@@ -19,6 +19,9 @@ from tiny import ENTITIES, make_docs, make_kb, make_pipeline, write_encoder
 from spacy_pel.errors import PelError
 from spacy_pel.files.parts import write_state
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.models.bi_encoder import make_bi_encoder, set_encoder
+from spacy_pel.models.cross_encoder import make_cross_encoder
+from spacy_pel.models.cross_encoder import set_encoder as set_cross_encoder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.tuning.tuned import Tuned
@@ -353,3 +356,8 @@ def test_a_saved_linker_is_an_encoder_of_both_and_takes_no_other(saved):
     assert HFEncoder(folder)().for_entities is not None
     with pytest.raises(PelError, match=r"leave it out: .* has towers for both"):
         HFEncoder(folder, entity_name=folder)()
+    shared = make_bi_encoder(shared_towers=True, mention_length=32, entity_length=32)
+    with pytest.raises(PelError, match=r"shared_towers = true, and name = '.*/pel_linker' in .* is a linker with two;"):
+        set_encoder(shared, HFEncoder(folder)())
+    with pytest.raises(PelError, match=r"name another encoder than the linker '.*/pel_linker', which has two"):
+        set_cross_encoder(make_cross_encoder(), HFEncoder(folder)())

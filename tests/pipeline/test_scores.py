@@ -14,6 +14,8 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.several import counts_of, flat
 from spacy_pel.models.bi_encoder import encode_entities, encode_spans, encoder_of, score_of
+from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.scoring.bags import given
 from spacy_pel.search import scored_index
 from spacy_pel.search.parts import NAMES, SIMILARITY
@@ -46,6 +48,27 @@ def test_a_ranker_is_trained_behind_it(score, tmp_path):
     ranker.initialize(lambda: examples, nlp=nlp, candidates=tmp_path / "kept.jsonl")
     losses = [ranker.update(examples, sgd=optimizer)["pel_ranker"] for _ in range(8)]
     assert losses[-1] < losses[0] and (tmp_path / "kept.jsonl").exists()
+
+
+@pytest.mark.parametrize("score", ["poly", "general"])
+def test_a_linker_that_goes_on_from_a_saved_one_has_its_codes(score, tmp_path):
+    nlp, linker, *_ = build(tmp_path, score)
+    nlp.to_disk(tmp_path / "saved")
+    loader = HFEncoder(str(tmp_path / "saved" / "pel_linker"), dropout=0.0)
+    _, again, examples, _ = build(tmp_path / "again", score)
+    assert again.mention_fingerprint == linker.mention_fingerprint  # of one seed
+    nudge_codes(again)
+    assert again.mention_fingerprint != linker.mention_fingerprint
+    again.initialize(lambda: examples, encoder_loader=loader)
+    assert again.mention_fingerprint == linker.mention_fingerprint
+    other = build(tmp_path / "other", score, model={"score": SCORES[score] | {"m": 5}})[1]
+    with pytest.warns(UserWarning, match=r"saved/pel_linker has 4 codes, and the score asks for 5: new ones are"):
+        other.initialize(lambda: examples, encoder_loader=loader)
+
+
+def nudge_codes(linker):
+    tower_module(linker.model.get_ref("mention_tower")).pooling.codes.data += 0.1
+    linker.set_model(linker.model)
 
 
 @pytest.fixture(params=SCORES)

@@ -158,6 +158,24 @@ def test_what_was_read_into_a_pipeline_learns_on(trained):
     assert any(re.search(r"layers?\.0\.", name) for name in changed(nlp, before))
 
 
+def test_a_linker_that_goes_on_from_it_has_its_projection_and_its_entity_tower(trained, package, encoder, tmp_path):
+    nlp, _, _, saved = trained
+    again, examples, _ = make(package, encoder, make_kb(tmp_path / "kb"))
+    own, linker = (one.get_pipe("pel_linker") for one in (again, nlp))
+    assert own.mention_fingerprint != linker.mention_fingerprint
+    loader = HFEncoder(str(saved / "pel_linker"), dropout=0.0)
+    own.initialize(lambda: examples, nlp=again, encoder_loader=loader)
+    assert (own.mention_fingerprint, own.fingerprint) == (linker.mention_fingerprint, linker.fingerprint)
+
+
+def test_a_projection_of_other_states_is_not_taken(trained, package, encoder, tmp_path):
+    other = write_encoder(tmp_path / "wide", hidden_size=64)
+    nlp, examples, _ = make(package, other, make_kb(tmp_path / "kb"))
+    loader = HFEncoder(str(trained[3] / "pel_linker"), dropout=0.0)
+    with pytest.warns(UserWarning, match="has a linear layer for states of 32 dimensions, not 64: new ones are"):
+        nlp.get_pipe("pel_linker").initialize(lambda: examples, nlp=nlp, encoder_loader=loader)
+
+
 def test_a_frozen_transformer(package, encoder, tmp_path):
     nlp, examples, optimizer = make(package, encoder, make_kb(tmp_path / "kb"), ("transformer", "pel_linker"))
     before = weights(nlp)
