@@ -33,7 +33,7 @@ class Ids(set):
 class LookupLinker:
     """Has what evaluation and tuning ask of a linker."""
 
-    name, session, name_weights = "pel_linker", None, None
+    name, outdated, name_weights = "pel_linker", False, None
     model = SimpleNamespace(attrs={"settings": {"similarity": "cosine", "precision": "auto"}})
 
     def __init__(self, found, kb, threshold=None, nil_threshold="tuned"):

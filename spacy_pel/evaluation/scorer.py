@@ -64,7 +64,7 @@ def score_links(
         return dict(NO_SCORES)
     mentions = _mentions(examples, linker)
     options: dict[str, Any] = {}
-    if linker.session is not None:  # the KB as it is encoded now, by vectors alone
+    if linker.outdated:  # the KB as it is encoded now, by vectors alone
         live = linker.session.live
         options["progress"] = True
         options["search"] = (

@@ -107,6 +107,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             self.session, self._loss, self._fingerprints = None, None, {}
         elif name == "kb":
             self.session = self._kb_lost = None
+        elif name == "session":
+            self._changed = False  # whether it has changed the weights
         if field in ("settings", "lexical", "vectors", "top_k"):
             warn_of_tuning(self)
 
@@ -124,14 +126,14 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         """Link the mentions of `docs`.
 
         Returns:
-            For every Doc its links; None while the linker is being trained, since its KB has vectors of older weights.
+            For every Doc its links; None while the linker is `outdated`.
 
         Raises:
             PelError: Without a KB that is indexed with this encoder.
         """
         docs = list(docs)
         mentions = [mentions_of(doc, self.settings.spans_key) for doc in docs]
-        if self.session is not None:
+        if self.outdated:
             if any(mentions):
                 warn_of_training(self.name)
             return [None] * len(docs)
@@ -412,7 +414,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
 
     def begin_training(self) -> "TrainingSession":
         """The session that updates the model: the one that goes on, or a new one. It ends when the KB is indexed,
-        changed or set, or the model is loaded; until then the linker links nothing.
+        changed or set, or the model is loaded; from its first update until then the linker links nothing.
 
         Raises:
             PelError: Without a KB, or if the loss is not made for the similarity of the model.
@@ -429,6 +431,13 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             self.session = TrainingSession(self.model, self.require_kb(), self.objective, seed, self._loss)
         return self.session
 
+    @property
+    def outdated(self) -> bool:
+        """Whether a training goes on, and the KB has no vectors of the weights of now."""
+        if self.session is None:
+            return False
+        return self._changed or not set(self.fingerprints.values()) <= set(self.require_kb().indexes)
+
     def _learn(self, examples: Sequence[Example]) -> float:
         how = self.settings.use_gold_ents, self.settings.spans_key, self.settings.allowed_for
         return self.begin_training().learn(examples, *how)
@@ -439,6 +448,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         session = self.begin_training()
         session.updated()
         self._loss = session.loss
+        self._changed = True
 
     def refresh_negatives(self, sample: int = 0) -> None:
         """Encode the KB again, so that hard negatives, if there are any, are those of the present weights; with a

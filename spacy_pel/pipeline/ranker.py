@@ -185,9 +185,9 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         key, shown = linker.settings.spans_key, linker.settings.max_candidates
         spans = [mentions_of(doc, key) for doc in docs]
         before = [link for doc in docs for link in links_of(doc, key)]
-        if linker.session is None and not all(link.kb_id for link in before):
+        if not linker.outdated and not all(link.kb_id for link in before):
             warn_of_no_links(self.name, linker.name)
-        if linker.session is None and linker.listener_map.get(self.name) is not self:
+        if not linker.outdated and linker.listener_map.get(self.name) is not self:
             before = self._with_more([span for own in spans for span in own], before)
         ranked = iter(self.rerank([span for own in spans for span in own], before))
         links = [[next(ranked) for _ in own] for own in spans]
@@ -334,11 +334,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         from ..models.listener import listens
 
         linker = self.require_linker()
-        if linker.session is not None:
-            raise PelError(
-                f"{linker.name} is being trained together with {self.name}, which learns from what it finds: name it "
-                "in [training] frozen_components and annotating_components, or train and index it before."
-            )
+        linker.check_teaches(self.name)
         session = self.begin_training()
         key, gold = linker.settings.spans_key, self.settings.use_gold_ents
         mentions = mentions_to_learn(examples, gold, key, predicted=listens(linker.model))

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from ..errors import PelError
+
 
 class Upstream:
     """What spaCy wants of a component that others listen to (`spacy.ty.ListenedToComponent`). It calls `find_listeners`
@@ -10,7 +12,12 @@ class Upstream:
 
     Attributes:
         listener_map: Those that listen, by name.
+        session: The training that is going on, or None.
+        outdated: Whether it has changed the weights.
     """
+
+    name: str
+    session: Any
 
     listeners: tuple = ()
     listening_components: tuple = ()  # whose model has a layer that listens: none
@@ -29,6 +36,31 @@ class Upstream:
     def trains_behind(self) -> bool:
         """Whether one of those behind is being trained."""
         return any(component.session is not None for component in self._behind())
+
+    @property
+    def outdated(self) -> bool:
+        """See `PelLinker.outdated`."""
+        raise NotImplementedError
+
+    def check_teaches(self, name: str) -> None:
+        """Check that the component `name` behind this one can learn from what it finds. If not, gradients that an
+        update of both has given this one are dropped: where it has no new weights yet, it stays as it was.
+
+        Raises:
+            PelError: This one is being trained.
+        """
+        if self.session is None or (self.session.latest_batch is None and not self.outdated):
+            return
+        self.session.drop_gradients()
+        changed = ""
+        if self.outdated:
+            changed = f" {self.name} has new weights now, and links nothing until it is indexed or loaded again."
+        else:
+            self.session = None
+        raise PelError(
+            f"{self.name} is being trained together with {name}, which learns from what it finds: name it in "
+            f"[training] frozen_components and annotating_components, or train and index it before.{changed}"
+        )
 
     def _behind(self) -> Iterator[Any]:
         """Those that listen to this one, and not to another that stands between."""

@@ -13,6 +13,7 @@ import spacy
 from spacy.language import Language
 from spacy.pipeline.functions import merge_entities
 from spacy.tokens import Doc, Span
+from spacy.training import Example
 from tiny import (
     ENTITIES,
     SENTENCES,
@@ -331,6 +332,21 @@ def test_it_does_not_learn_from_a_linker_that_is_learning(nlp, linker, ranker):
     examples, optimizer = make_examples(nlp), nlp.create_optimizer()
     with pytest.raises(PelError, match=r"pel_linker is being trained together with pel_ranker.*frozen_components"):
         nlp.update(examples, sgd=optimizer)
+    with pytest.raises(PelError, match="pel_linker has new weights now, and links nothing until it is indexed"):
+        ranker.update(examples)
+
+
+def test_gradients_that_come_with_an_update_that_it_refuses_leave_the_linker_as_it_was(nlp, linker, ranker):
+    examples, optimizer = make_examples(nlp), nlp.create_optimizer()
+    before, fingerprint = ids_of(nlp.pipe(unlinked(nlp))), linker.mention_fingerprint
+    nlp.update([Example(nlp.make_doc("Nothing here ."), nlp.make_doc("Nothing here ."))], sgd=optimizer)
+    with pytest.raises(PelError, match=r"pel_linker is being trained together with pel_ranker.*index it before\.$"):
+        nlp.update(examples, sgd=False)
+    assert ids_of(nlp.pipe(unlinked(nlp))) == before
+    ranker.update(examples)
+    linker.finish_update(optimizer)
+    linker.set_model(linker.model)
+    assert linker.mention_fingerprint == fingerprint
 
 
 @pytest.mark.parametrize("gain", [2, -1, "a", float("nan"), True])

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import spacy
+from spacy.training import Example
 from tiny import links, make_docs, make_examples, make_kb, make_pipeline, train, unlinked, write_encoder
 
 from spacy_pel.errors import PelError
@@ -36,6 +37,29 @@ def test_after_an_update_it_says_what_to_run_and_encodes_nothing(made, monkeypat
         nlp("Nothing to link.")
         linker.index(progress=False)
         assert linker.session is None and all(kb_id for _, kb_id in links(nlp(unlinked(nlp)[0])))
+
+
+def test_an_update_that_changes_no_weight_leaves_it_linking(made):
+    nlp, linker, examples, optimizer = made
+    before = [links(nlp(doc)) for doc in unlinked(nlp)]
+    recall = nlp.evaluate(examples)["nel_recall_at_1"]
+    nlp.update([Example(nlp.make_doc("Nothing here ."), nlp.make_doc("Nothing here ."))], sgd=optimizer)
+    linker.update(examples)  # adds up gradients
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [links(nlp(doc)) for doc in unlinked(nlp)] == before
+    assert nlp.evaluate(examples)["nel_recall_at_1"] == recall
+    linker.finish_update(optimizer)
+    with pytest.warns(UserWarning, match="is being trained and links nothing"):
+        nlp(unlinked(nlp)[0])
+
+
+def test_where_its_kb_is_not_indexed_an_update_that_changes_no_weight_leaves_it_without_links(made):
+    nlp, linker, _, optimizer = made
+    linker.kb.drop_index(linker.fingerprint)
+    nlp.update([Example(nlp.make_doc("Nothing here ."), nlp.make_doc("Nothing here ."))], sgd=optimizer)
+    with pytest.warns(UserWarning, match="is being trained and links nothing"):
+        nlp(unlinked(nlp)[0])
 
 
 def test_a_session_is_begun_once_and_ended_in_the_open(made):
