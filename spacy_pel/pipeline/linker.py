@@ -109,6 +109,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             self.session = self._kb_lost = None
         elif name == "session":
             self._changed = False  # whether it has changed the weights
+        elif name == "objective":
+            self.session = self._loss = None
         if field in ("settings", "lexical", "vectors", "top_k"):
             warn_of_tuning(self)
 
@@ -414,7 +416,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
 
     def begin_training(self) -> "TrainingSession":
         """The session that updates the model: the one that goes on, or a new one. It ends when the KB is indexed,
-        changed or set, or the model is loaded; from its first update until then the linker links nothing.
+        changed or set, or the model or the objective is set; from its first update until then the linker links nothing.
 
         Raises:
             PelError: Without a KB, or if the loss is not made for the similarity of the model.

@@ -146,6 +146,11 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         self.scorer = scorer
         self._choices: Choices | None = None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("model", "adversarial"):
+            self.session = None
+
     def listen_to(self, linker: "PelLinker") -> None:
         """Rank what `linker` finds. spaCy arranges that for each linker before the ranker; the last one counts."""
         self.linker = linker
@@ -319,10 +324,11 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
     def set_model(self, model: Model) -> None:
         """Rank with this cross-encoder from now on."""
-        self.model, self.session = model, None
+        self.model = model
 
     def begin_training(self) -> "RankingSession":
-        """The session that updates the model: the one that goes on, or a new one."""
+        """The session that updates the model: the one that goes on, or a new one. It ends when the model or the
+        `adversarial` is set."""
         from ..training.ranking import RankingSession
 
         if self._choices is None or not self._choices.hold(self.require_linker(), self.settings.top_n):

@@ -160,6 +160,17 @@ def test_candidates_of_docs_with_other_abbreviations_than_spans(nlp, linker, abb
     assert len(found.ids) == 2
 
 
+@pytest.mark.parametrize("key", ["model", "adversarial"])
+def test_what_learns_and_how_ends_a_training_when_it_is_set(nlp, ranker, key):
+    ranker.update(make_examples(nlp))
+    assert ranker.session is not None
+    value = {"model": pickle.loads(pickle.dumps(ranker)).model, "adversarial": None}[key]
+    setattr(ranker, key, value)
+    assert ranker.session is None
+    ranker.update(make_examples(nlp))
+    assert getattr(ranker.session, key) is value
+
+
 def test_of_two_linkers_the_one_before_it_counts(nlp, linker, ranker):
     ranker.begin_training()
     choices = ranker._choices

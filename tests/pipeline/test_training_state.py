@@ -144,6 +144,15 @@ def test_another_kb_ends_a_training(made, tmp_path):
     assert linker.session.kb is linker.kb
 
 
+def test_another_objective_ends_a_training(made):
+    nlp, linker, examples, optimizer = made
+    train(nlp, examples, optimizer, 1)
+    linker.objective = replace(linker.objective, loss=replace(linker.objective.loss, margin=0.5), adversarial=None)
+    assert linker.session is None
+    train(nlp, examples, optimizer, 1)
+    assert linker.session.objective is linker.objective and linker.session.loss == linker.objective.loss
+
+
 def test_another_model_is_not_taken_for_the_one_that_the_kb_was_indexed_with(made, tmp_path):
     nlp, linker, *_ = made
     before = linker.fingerprint
