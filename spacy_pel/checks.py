@@ -68,6 +68,12 @@ def is_number(value: Any, *, least: float | None = None, over: float | None = No
     )
 
 
+def plain(value: Any) -> Any:
+    """`value`, or where it is a number of another library, such as NumPy's, the float that it is: a setting is written
+    as JSON."""
+    return value if type(value) in (int, float) or not is_number(value) else float(value)
+
+
 def check_flag(where: str, key: str, value: Any, *, optional: bool = False) -> None:
     """Check that `value` is True or False.
 

@@ -15,7 +15,7 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 from thinc.api import Model
 
-from ..checks import check_count, check_flag, check_number, refused
+from ..checks import check_count, check_flag, check_number, plain, refused
 from ..errors import PelError
 from ..mentions.gold import check_gold_ids, gold_mentions, mentions_to_learn, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
@@ -61,6 +61,7 @@ class RankSettings:
         check_count(SECTION, "top_n", self.top_n, least=2)
         if self.rerank_below != "tuned":
             check_number(SECTION, "rerank_below", self.rerank_below, least=0, optional=True, hint=', or "tuned"')
+            object.__setattr__(self, "rerank_below", plain(self.rerank_below))
         check_flag(SECTION, "use_gold_ents", self.use_gold_ents)
 
 

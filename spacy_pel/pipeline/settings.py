@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from ..checks import check_choice, check_count, check_flag, check_mapping, check_text, is_number, text_list
+from ..checks import check_choice, check_count, check_flag, check_mapping, check_text, is_number, plain, text_list
 from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.kinds import VECTORS
@@ -94,6 +94,7 @@ class LinkSettings:
             types=text_list(SECTION, "types", self.types),
             types_by_label=by_label,
             with_codes=text_list(SECTION, "with_codes", self.with_codes),
+            nil_threshold=plain(self.nil_threshold),
         )
         if self.max_candidates > self.top_k:
             raise PelError(
@@ -101,6 +102,8 @@ class LinkSettings:
                 "searched; raise top_k or lower max_candidates."
             )
         check_lexical(self.lexical)
+        if isinstance(self.lexical, dict):
+            _set(self, lexical={part: plain(weight) for part, weight in self.lexical.items()})
 
     def check_threshold(self, similarity: str) -> None:
         """Check the NIL threshold against the scores of `similarity`, "cosine" or "dot".

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 
 import faiss
+import numpy as np
 import pytest
 import spacy
 from tiny import make_docs, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.pipeline.factory import DEFAULT_CONFIG
+from spacy_pel.pipeline.ranker import RankSettings
 from spacy_pel.pipeline.settings import LinkSettings
 
 
@@ -45,6 +48,15 @@ def test_one_that_is_set_holds_from_then_on(trained, linker):
     linker.n_probe, linker.max_candidates = 4, 2
     doc = trained[0](make_docs(trained[0])[0])
     assert [len(ent._.kb_ents) for ent in doc.ents] == [2, 2]
+
+
+def test_a_number_of_numpy_is_a_setting_like_another(trained, linker, tmp_path):
+    linker.nil_threshold, linker.lexical = np.float32(0.5), {"ngram": np.float32(0.25), "exact": np.float64(1)}
+    assert (linker.nil_threshold, linker.lexical) == (0.5, {"ngram": 0.25, "exact": 1.0})
+    settings = linker.settings, RankSettings(rerank_below=np.float32(0.5))
+    assert json.loads(json.dumps([asdict(own) for own in settings])) == [asdict(own) for own in settings]
+    with pytest.warns(UserWarning, match=r"not saved \(lexical, nil_threshold\)"):
+        trained[0].to_disk(tmp_path / "saved")
 
 
 @pytest.mark.parametrize("lexical", [None, "tuned"])
