@@ -14,6 +14,7 @@ import numpy as np
 from ..checks import text_list
 from ..errors import PelError
 from ..files.folders import check_not_left_aside, check_replaceable, new_folder
+from ..files.temporary import TemporaryFolder
 from .allowed import Allowed
 from .changes import compact, index, put
 from .damage import UnknownId
@@ -52,6 +53,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         path: The folder.
         records: What the entities are.
         names: The index of the entities' names.
+        lives_in: The temporary folder in which it lies, which goes with it; None: it lies elsewhere.
     """
 
     __eq__ = object.__eq__  # `Mapping`'s compares all items, two look-ups for each of millions of entities
@@ -67,6 +69,7 @@ class KnowledgeBase(Mapping[str, Entity]):
             PelError: There is no KB at `path`, or one of its files is missing, truncated or foreign.
         """
         self.path = Path(path).absolute()
+        self.lives_in: TemporaryFolder | None = None
         check_not_left_aside(self.path)
         self.records = RecordStore(self.path / ENTITIES)
         self.names = NameIndex(self.records)

@@ -93,7 +93,6 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         self.scorer = scorer
         self._kb_lost: str | None = None  # why there is no KB
         self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
-        self._folder: Any = None  # in which a KB from bytes lies
         set_extensions(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -487,16 +486,16 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         return linker_to_bytes(self, exclude)
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Self":
-        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder as long as the linker does."""
+        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder as long as the `KnowledgeBase` does."""
         from .saving import linker_from_bytes
 
-        self._folder = linker_from_bytes(self, data, exclude) or self._folder
+        linker_from_bytes(self, data, exclude)
         return self
 
     def __reduce__(self) -> tuple:
         from .saving import kept_handler, pickled
 
-        return *pickled(self, self._folder), (self.session is not None, kept_handler(self))
+        return *pickled(self), (self.session is not None, kept_handler(self))
 
     def __setstate__(self, state: tuple[bool, Callable]) -> None:
         in_training, error_handler = state

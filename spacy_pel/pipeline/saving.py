@@ -149,11 +149,8 @@ def linker_to_bytes(linker: CanBeSaved, exclude: Iterable[str]) -> bytes:
         return pack_folder(Path(folder))
 
 
-def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -> TemporaryFolder | None:
-    """Read into `linker` what `linker_to_bytes` gave.
-
-    Returns:
-        The temporary folder in which its KB lies, to be kept as long as the linker is; None if there is none.
+def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -> None:
+    """Read into `linker` what `linker_to_bytes` gave. A KB in there has its folder with it.
 
     Raises:
         PelError: As for `read_linker`, or if `data` is something else.
@@ -161,13 +158,14 @@ def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -
     folder = TemporaryFolder()
     unpack_folder(data, folder.path)
     read_linker(linker, folder.path, exclude)
-    return folder if linker.kb is not None and lies_in(linker.kb, folder.path) else None
+    if linker.kb is not None and lies_in(linker.kb, folder.path):
+        linker.kb.lives_in = folder
 
 
-def pickled(linker: Any, folder: TemporaryFolder | None) -> tuple[Callable, tuple]:
-    """What pickles a linker. A KB that goes with the linker, in its `folder`, is in the bytes; another is a path."""
+def pickled(linker: Any) -> tuple[Callable, tuple]:
+    """What pickles a linker. A KB in a temporary folder is in the bytes; another is a path."""
     kb = linker.kb
-    goes_along = folder is not None and kb is not None and lies_in(kb, folder.path)
+    goes_along = kb is not None and kb.lives_in is not None
     excluded = ("vocab",) if goes_along else ("vocab", FOLDER)
     data = linker.to_bytes(exclude=excluded) if has_encoder(linker.model) else None
     parts = {"name": linker.name, "objective": linker.objective, "settings": linker.settings, "scorer": linker.scorer}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -330,15 +331,29 @@ def test_a_forked_child_leaves_the_kb_of_a_linker_from_bytes(pipelines):
     child = os.fork()
     if not child:
         try:
-            linker._folder = None  # as at the end of a process
+            linker.kb.lives_in = None  # as at the end of a process
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     assert (linker.kb.path / "entities.sqlite").exists()
     assert linker.rank([doc[:1] for doc in make_docs(pipelines[0])], 1)
     path = linker.kb.path
-    linker._folder = None
+    linker.kb.lives_in = None
     assert not path.exists()
+
+
+def test_a_kb_of_a_linker_from_bytes_lives_on_with_another_that_has_it(pipelines, tmp_path):
+    first, second = spacy.blank("en").add_pipe("pel_linker"), spacy.blank("en").add_pipe("pel_linker")
+    data = pipelines[0].get_pipe("pel_linker").to_bytes()
+    second.from_bytes(data, exclude=["kb"])
+    second.set_kb(first.from_bytes(data).kb)
+    expected = content(first)
+    del first
+    gc.collect()
+    second.to_disk(tmp_path / "saved")
+    again = spacy.blank("en").add_pipe("pel_linker").from_disk(tmp_path / "saved")
+    assert content(second) == content(again) == expected
+    assert content(pickle.loads(pickle.dumps(second))) == expected
 
 
 def test_a_pickle_outlives_the_linker_that_it_was_made_of(pipelines):
@@ -346,6 +361,7 @@ def test_a_pickle_outlives_the_linker_that_it_was_made_of(pipelines):
     linker = spacy.blank("en").add_pipe("pel_linker").from_bytes(pipelines[0].get_pipe("pel_linker").to_bytes())
     expected, path, data = content(linker), linker.kb.path, pickle.dumps(linker)
     del linker
+    gc.collect()
     assert not path.exists()
     assert content(pickle.loads(data)) == expected
     assert len(data) > len(pickle.dumps(pipelines[0].get_pipe("pel_linker")))  # that of a folder is a path
