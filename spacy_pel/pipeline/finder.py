@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spacy.language import Language
 from spacy.pipeline import Pipe
 from spacy.pipeline.span_ruler import prioritize_existing_ents_filter, prioritize_new_ents_filter
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans, minibatch
 
 from ..checks import check_count, check_flag, check_text, text_list
@@ -44,7 +44,7 @@ class FinderSettings:
         stop_words: Names that are no more than one of these words are not looked for; None for the stop words of the
             pipeline's language.
         overwrite: Whether found spans replace the entities that they overlap, or the group that is there. Otherwise
-            what is there stays, and what would overlap an entity is dropped.
+            what is there stays, with the `attrs` of the group, and what would overlap an entity is dropped.
         types: Only names of entities of these types in the KB are looked for; empty for any.
         linker: The name of the component whose KB has the names.
 
@@ -235,6 +235,8 @@ class PelFinder(WithSettings, Pipe):
             choose = prioritize_new_ents_filter if overwrite else prioritize_existing_ents_filter
             doc.ents = choose(doc.ents, spans)
             return
-        there = [] if overwrite else list(doc.spans.get(key, ()))
+        group = doc.spans[key] if key in doc.spans and not overwrite else SpanGroup(doc, name=key)
+        there = list(group)
         places = {(span.start, span.end) for span in there}
-        doc.spans[key] = there + [span for span in filter_spans(spans) if (span.start, span.end) not in places]
+        new = [span for span in filter_spans(spans) if (span.start, span.end) not in places]
+        doc.spans[key] = SpanGroup(doc, name=group.name, attrs=group.attrs, spans=there + new)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import spacy
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
 from tiny import make_config, make_kb, make_pipeline, write_encoder
 
@@ -329,6 +329,16 @@ def test_a_group_of_spans(kb):
     assert [s.text for s in nlp(both).spans["sc"]] == ["heart", "cyanosis", "heart attack"]
     nlp.get_pipe("pel_finder").overwrite = True
     assert [(s.text, s.label_) for s in nlp(doc).spans["sc"]] == [("heart attack", "X"), ("cyanosis", "X")]
+
+
+def test_what_a_group_says_of_its_spans_stays_with_them(kb):
+    nlp = make(kb.path, spans_key="sc", label="X")
+    doc = nlp.make_doc("heart attack and cyanosis")
+    group = SpanGroup(doc, name="sc", spans=[Span(doc, 0, 1, label="OLD")], attrs={"scores": [0.5]})
+    doc.spans["sc"] = group
+    assert nlp(doc).spans["sc"].attrs == {"scores": [0.5]} and len(doc.spans["sc"]) == 3
+    nlp.get_pipe("pel_finder").overwrite = True
+    assert not nlp(doc).spans["sc"].attrs
 
 
 def test_a_text_without_names_has_been_looked_through(kb):
