@@ -102,6 +102,8 @@ def read_component(
     parts = [part for part in ("vocab", "model") if part not in excluded]
     for part in parts:
         saved.check(part)
+    if "model" in parts and saved.has_hashes and saved.path("model") is None:
+        raise PelError(f'{path}: was saved without its model; read it with exclude=["model"], or save it whole.')
     precision = component.model.attrs["settings"]["precision"]
     loaded = load(saved.path("model") or path / "model", precision) if "model" in parts else None
     if STATE not in excluded:
@@ -113,6 +115,16 @@ def read_component(
         component.vocab.from_disk(vocab, **VOCAB)
     if loaded is not None:
         component.set_model(loaded)
+
+
+def left_out(folder: Path, layout: Layout) -> set[str]:
+    """The names, as in `exclude`, of the parts that are not in bytes, which were unpacked to `folder`. Who reads these
+    keeps its own, as components of spaCy do."""
+    saved = layout.read(folder)
+    if saved is None:
+        return set()
+    names = {part.split(".")[0] for part in layout.hashed + layout.loose}
+    return names - {part.split(".")[0] for part in saved.parts}
 
 
 def _in(part: str, excluded: set[str]) -> bool:

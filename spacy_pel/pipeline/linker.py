@@ -486,7 +486,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         return linker_to_bytes(self, exclude)
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Self":
-        """Read what `to_bytes` wrote. A KB in it lives in a temporary folder as long as the `KnowledgeBase` does."""
+        """Read what `to_bytes` wrote, and keep what it was told to leave out. A KB in it lives in a temporary folder as
+        long as the `KnowledgeBase` does."""
         from .saving import linker_from_bytes
 
         linker_from_bytes(self, data, exclude)

@@ -389,7 +389,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         return ranker_to_bytes(self, exclude)
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> "Self":
-        """Read what `to_bytes` wrote."""
+        """Read what `to_bytes` wrote, and keep what it was told to leave out."""
         from .ranker_saving import ranker_from_bytes
 
         ranker_from_bytes(self, data, exclude)

@@ -20,7 +20,7 @@ from ..files.parts import Layout
 from ..models.cross_encoder import has_encoder, make_cross_encoder
 from ..models.cross_storage import load, save
 from ..tuning.ranking import RankTuned
-from .component_files import read_component, write_component
+from .component_files import left_out, read_component, write_component
 
 LAYOUT = Layout(hashed=("vocab", "model"))
 
@@ -55,14 +55,14 @@ def ranker_to_bytes(ranker: Any, exclude: Iterable[str]) -> bytes:
 
 
 def ranker_from_bytes(ranker: Any, data: bytes, exclude: Iterable[str]) -> None:
-    """Read into `ranker` what `ranker_to_bytes` gave.
+    """Read into `ranker` what `ranker_to_bytes` gave. What is not in there stays.
 
     Raises:
         PelError: As for `read_ranker`, or if `data` is something else.
     """
     with tempfile.TemporaryDirectory() as folder:
         unpack_folder(data, Path(folder))
-        read_ranker(ranker, Path(folder), exclude)
+        read_ranker(ranker, Path(folder), {*exclude, *left_out(Path(folder), LAYOUT)})
 
 
 def pickled(ranker: Any) -> tuple[Callable, tuple]:

@@ -30,7 +30,7 @@ from ..models.bi_encoder import has_encoder
 from ..models.listener import keep_lenders
 from ..models.storage import load, save, without_weights
 from ..tuning.tuned import Tuned
-from .component_files import read_component, write_component
+from .component_files import left_out, read_component, write_component
 from .indexing import check_fingerprints
 from .kb_of_pipeline import (
     FOLDER,
@@ -150,14 +150,14 @@ def linker_to_bytes(linker: CanBeSaved, exclude: Iterable[str]) -> bytes:
 
 
 def linker_from_bytes(linker: CanBeSaved, data: bytes, exclude: Iterable[str]) -> None:
-    """Read into `linker` what `linker_to_bytes` gave. A KB in there has its folder with it.
+    """Read into `linker` what `linker_to_bytes` gave. A KB in there has its folder with it. What is not in there stays.
 
     Raises:
         PelError: As for `read_linker`, or if `data` is something else.
     """
     folder = TemporaryFolder()
     unpack_folder(data, folder.path)
-    read_linker(linker, folder.path, exclude)
+    read_linker(linker, folder.path, {*exclude, *left_out(folder.path, LAYOUT)})
     if linker.kb is not None and lies_in(linker.kb, folder.path):
         linker.kb.lives_in = folder
 

@@ -347,6 +347,14 @@ def test_it_does_not_learn_from_a_linker_that_is_learning(nlp, linker, ranker):
         ranker.update(examples)
 
 
+def test_bytes_without_its_model_leave_it_its_own(ranker):
+    model, ranker.tuned = ranker.model, RankTuned(weight=0.5)
+    data = ranker.to_bytes(exclude=["model"])
+    ranker.tuned = RankTuned()
+    ranker.from_bytes(data)
+    assert ranker.model is model and ranker.tuned.weight == 0.5
+
+
 def test_gradients_that_come_with_an_update_that_it_refuses_leave_the_linker_as_it_was(nlp, linker, ranker):
     examples, optimizer = make_examples(nlp), nlp.create_optimizer()
     before, fingerprint = ids_of(nlp.pipe(unlinked(nlp))), linker.mention_fingerprint

@@ -326,6 +326,31 @@ def test_bytes_of_something_else(pipelines):
         linker.from_bytes(srsly.msgpack_dumps({"../outside": b"x"}))
 
 
+@pytest.mark.parametrize("part", ["model", "kb", "vocab"])
+def test_what_bytes_were_written_without_stays(pipelines, part):
+    old, new = (spacy.blank("en").add_pipe("pel_linker").from_bytes(one.to_bytes()) for one in linkers(pipelines))
+    model, kb = old.model, old.kb
+    if part == "kb":
+        new.set_model(old.model)
+    old.from_bytes(new.to_bytes(exclude=[part]), exclude=["kb"] if part == "model" else [])
+    assert (old.model is model, old.kb is kb) == (part == "model", part in ("model", "kb"))
+    assert old.threshold == 0.5
+
+
+def linkers(pipelines):
+    return [one.get_pipe("pel_linker") for one in pipelines[:2]]
+
+
+def test_a_folder_that_was_written_without_its_model_says_so(pipelines, tmp_path):
+    linker, again = linkers(pipelines)[0], spacy.blank("en").add_pipe("pel_linker")
+    linker.to_disk(tmp_path / "saved", exclude=["model"])
+    with pytest.raises(PelError, match=r'saved: was saved without its model; read it with exclude=\["model"\]'):
+        again.from_disk(tmp_path / "saved")
+    again.set_model(linker.model)
+    again.from_disk(tmp_path / "saved", exclude=["model"])
+    assert content(again) == content(linker)
+
+
 def test_a_forked_child_leaves_the_kb_of_a_linker_from_bytes(pipelines):
     linker = spacy.blank("en").add_pipe("pel_linker").from_bytes(pipelines[0].get_pipe("pel_linker").to_bytes())
     child = os.fork()
