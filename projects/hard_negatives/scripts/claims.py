@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from numpy import mean
+from numpy import mean, sqrt, var
 
 POINTS = {"≫": 0.05, ">": 0.0, "≥": 0.0, "≈": 0.015}  # by how much one is ahead at least, or at most of "≈"
 CLOSE, SEEDS = 0.02, 3  # a smaller difference needs so many seeds
+ERRORS = 2  # standard errors over the seeds that a difference has to be at least
 OPEN = "open"
 
 
@@ -27,11 +28,20 @@ def table_of_claims(head: str, claims: Mapping[str, Claim], found: Mapping[Hasha
 
 
 def verdict(found: Mapping[Hashable, Sequence[float]], first: Hashable, sign: str, second: Hashable) -> str:
-    """Whether a claim held; "open" where a difference is too small for so few seeds, "–" where it was not measured."""
+    """Whether a claim held; "open" where a difference is too small for so few seeds, or for how they differ; "–" where
+    it was not measured."""
     if not (found.get(first) and found.get(second)):
         return "–"
     ahead, seeds = float(mean(found[first]) - mean(found[second])), min(len(found[first]), len(found[second]))
     held = abs(ahead) <= POINTS[sign] if sign == "≈" else ahead >= POINTS[sign] and (sign == "≥" or ahead > 0)
-    is_open = sign != "≈" and seeds < SEEDS and abs(ahead - POINTS[sign]) < CLOSE
+    beside = abs(ahead - POINTS[sign])
+    is_open = sign != "≈" and seeds < SEEDS and beside < CLOSE
+    if sign not in ("≈", "≥") and seeds >= SEEDS:
+        is_open = beside < ERRORS * _standard_error(found[first], found[second])
     said = OPEN if is_open else "held" if held else "did not"
     return f"{said}: {100 * ahead:+.1f} points, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
+
+
+def _standard_error(first: Sequence[float], second: Sequence[float]) -> float:
+    """Of the difference of the means of two samples."""
+    return float(sqrt(sum(var(own, ddof=1) / len(own) for own in (first, second))))
