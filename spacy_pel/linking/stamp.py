@@ -36,7 +36,11 @@ def stamp_of_kb(linker: Any) -> Stamp:
 
 def differences(one: Stamp, other: Stamp) -> list[str]:
     """The names of what differs. Of the KB, of which earlier versions have said less, what both stamps have counts."""
-    kbs = [stamp.get("kb") or {} for stamp in (one, other)]
-    common = kbs[0].keys() & kbs[1].keys()
-    sides = [stamp | {"kb": {key: kb[key] for key in common}} for stamp, kb in zip((one, other), kbs, strict=True)]
-    return sorted(key for key in one.keys() | other.keys() if sides[0].get(key) != sides[1].get(key))
+    return sorted(key for key in one.keys() | other.keys() if not _are_alike(key, one.get(key), other.get(key)))
+
+
+def _are_alike(key: str, one: Any, other: Any) -> bool:
+    if key == "kb" and isinstance(one, dict) and isinstance(other, dict):
+        common = one.keys() & other.keys()
+        return bool(common) and all(one[part] == other[part] for part in common)
+    return one == other
