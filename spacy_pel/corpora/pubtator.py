@@ -80,8 +80,8 @@ class PubTatorReader:
     """Iterates over the Docs of a PubTator file, a document at a time; `counts` says what it met so far.
 
     Every mention goes to `doc.spans["gold_mentions"]`, widened to token boundaries where it must be, its label the type
-    and its `kb_id_` the id: `"A|B"` where there are several, `"NIL"` for `-1` and `-`, `""` where the column is empty. The
-    longest ones that do not overlap go to `doc.ents` too, and the PMID to `doc.user_data["pmid"]`.
+    and its `kb_id_` the id: `"A|B"` where there are several, `"NIL"` for `-1` or `-`, `""` where the column is empty.
+    The longest ones that do not overlap go to `doc.ents` too, and the PMID to `doc.user_data["pmid"]`.
 
     Attributes:
         path: The file.
