@@ -65,7 +65,7 @@ def score_links(
     mentions = _mentions(examples, linker)
     options: dict[str, Any] = {}
     if linker.outdated:  # the KB as it is encoded now, by vectors alone
-        live = linker.session.live
+        live = linker.begin_training().live
         options["progress"] = True
         options["search"] = (
             live.search_over(_gold_and_others(mentions, linker.kb, kb_sample, seed)) if kb_sample else live.search()

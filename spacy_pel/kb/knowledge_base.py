@@ -400,8 +400,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         self.records.close()
         self._indexes.close()
 
-    def __reduce__(self) -> tuple[type[KnowledgeBase], tuple[Path]]:
-        return type(self), (self.path,)
+    def __reduce__(self) -> tuple[type[KnowledgeBase], tuple[Path], set[tuple[str, str]]]:
+        return type(self), (self.path,), self.records.groups_seen
+
+    def __setstate__(self, groups_seen: set[tuple[str, str]]) -> None:
+        self.records.groups_seen.update(groups_seen)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self.records)} entities)"

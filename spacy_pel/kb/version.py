@@ -16,11 +16,11 @@ def kb_version(kb: KnowledgeBase) -> dict[str, Any]:
 
 
 def vectors_version(kb: KnowledgeBase, fingerprints: Iterable[str]) -> dict[str, Any]:
-    """The hashes of the files of the indexes with these `fingerprints`, and of what was added since to any."""
-    meta = kb.records.latest_meta()
-    own = {one: meta["indexes"][one]["files"] for one in fingerprints if one in meta["indexes"]}
-    hashes = {one: [file["sha256"] for _, file in sorted(files.items())] for one, files in own.items()}
-    return {"files": hashes, "added": meta.get("hashes", {}).get("added_vectors")}
+    """The hashes of the files of the indexes with these `fingerprints`, and how many vectors were added to each since:
+    which, the records and the encoder say."""
+    own = {one: kb.indexes[one] for one in fingerprints if one in kb.indexes}
+    files = {one: [file["sha256"] for _, file in sorted(index.record["files"].items())] for one, index in own.items()}
+    return {"files": files, "added": {one: len(index.added) for one, index in own.items()}}
 
 
 def names_version(kb: KnowledgeBase) -> dict[str, Any]:

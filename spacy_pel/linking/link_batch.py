@@ -134,9 +134,10 @@ class LinkBatch:
             both = zip(table.values(self.links), table.values(self.error), strict=True)
             own = [self.error] if any(links is not None and error for links, error in both) else []
         if own:
+            corrected = ", or set it to None in rows that you have corrected" if own == [self.error] else ""
             raise PelError(
                 f"the batch has a column {own[0]!r} of its own, which would be lost; give the new columns "
-                "other names (links, error), or say which columns to keep."
+                f"other names (links, error), or say which columns to keep{corrected}."
             )
 
     def _check(self, table: Table, columns: Iterable[str]) -> None:

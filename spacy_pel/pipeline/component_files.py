@@ -65,7 +65,7 @@ def write_component(
         before.state if before and STATE in excluded else state,
         {part: write for part, write in (own | dict(writers or {})).items() if not _in(part, excluded)},
         kept={part: record["name"] for part, record in there.items() if _in(part, excluded)} | dict(kept or {}),
-        notes={"model": _model_in(section)},
+        notes={"model": _model_in(section), "excluded": sorted(excluded)},
     )
 
 
@@ -118,13 +118,10 @@ def read_component(
 
 
 def left_out(folder: Path, layout: Layout) -> set[str]:
-    """The names, as in `exclude`, of the parts that are not in bytes, which were unpacked to `folder`. Who reads these
-    keeps its own, as components of spaCy do."""
+    """The names, as in `exclude`, of the parts that were left out of bytes, which were unpacked to `folder`. Who reads
+    these keeps its own, as components of spaCy do."""
     saved = layout.read(folder)
-    if saved is None:
-        return set()
-    names = {part.split(".")[0] for part in layout.hashed + layout.loose}
-    return names - {part.split(".")[0] for part in saved.parts}
+    return set() if saved is None else set(saved.notes.get("excluded", ())) - {STATE}
 
 
 def _in(part: str, excluded: set[str]) -> bool:

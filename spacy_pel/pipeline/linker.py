@@ -496,10 +496,10 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     def __reduce__(self) -> tuple:
         from .saving import kept_handler, pickled
 
-        return *pickled(self), (self.session is not None, kept_handler(self))
+        return *pickled(self), (self.session is not None, kept_handler(self), self._loss)
 
-    def __setstate__(self, state: tuple[bool, Callable]) -> None:
-        in_training, error_handler = state
+    def __setstate__(self, state: tuple) -> None:
+        in_training, error_handler, self._loss = state
         self.set_error_handler(error_handler)
         if in_training:
             self.begin_training()

@@ -305,14 +305,14 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         check_linked(annotated, self.name, nlp)
         mentions = [mention for mention in annotated if mention.is_linked]
         check_gold_ids(mentions[:EXAMPLES_CHECKED], linker.require_kb())
+        choices = self._begin(candidates)
+        if self.settings.use_gold_ents and not lent:
+            choices.kept.of(with_successors(mentions, linker.require_kb()), progress=True)
         if encoder is not None:
             set_encoder(self.model, encoder)
-        self.session, self.tuned = None, RankTuned()
-        kept = self._begin(candidates)
-        if self.settings.use_gold_ents and not lent:
-            kept.of(with_successors(mentions, linker.require_kb()), progress=True)
+        self.session, self.tuned, self._choices = None, RankTuned(), choices
 
-    def _begin(self, candidates: Path | None = None) -> Any:
+    def _begin(self, candidates: Path | None = None) -> "Choices":
         """Begin to keep what the linker finds."""
         import numpy
 
@@ -320,8 +320,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         from .choices import Choices
 
         kept = KeptCandidates(self.require_linker(), self.settings.top_n, candidates and Path(candidates))
-        self._choices = Choices(self.linker, kept, self.settings.top_n, numpy.random.randint(2**31))
-        return kept
+        return Choices(self.require_linker(), kept, self.settings.top_n, numpy.random.randint(2**31))
 
     def set_model(self, model: Model) -> None:
         """Rank with this cross-encoder from now on."""
@@ -333,7 +332,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         from ..training.ranking import RankingSession
 
         if self._choices is None or not self._choices.hold(self.require_linker(), self.settings.top_n):
-            self._begin(self._choices.kept.path if self._choices is not None else None)
+            self._choices = self._begin(self._choices.kept.path if self._choices is not None else None)
         self.session = self.session or RankingSession(self.model, self.adversarial)
         return self.session
 

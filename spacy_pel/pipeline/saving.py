@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -103,10 +104,10 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
     """Read into `linker` what `write_linker` wrote, whatever its architecture.
 
     Raises:
-        PelError: Naming what is broken, or if the KB in the folder was indexed with another encoder. The linker keeps
-            its weights, what was tuned and its KB.
+        PelError: Naming what is broken, or if the KB in the folder was indexed with another encoder. The linker stays
+            as it was.
     """
-    excluded, before = set(exclude), (linker.model, linker.tuned, linker.cfg)
+    excluded = set(exclude)
 
     def load_model(folder: Path, precision: str) -> Model:
         model = load(folder, precision)
@@ -119,13 +120,22 @@ def read_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str]) -> None:
         linker.tuned = Tuned.from_dict(state)
         linker.cfg = {key: value for key, value in state.items() if key not in Tuned.KEYS}
 
-    read_component(linker, path, excluded, LAYOUT, load_model, read_state)
-    if FOLDER not in excluded:
-        try:
+    with _unchanged_on_error(linker):
+        read_component(linker, path, excluded, LAYOUT, load_model, read_state)
+        if FOLDER not in excluded:
             _read_kb(linker, path)
-        except BaseException:
-            linker.model, linker.tuned, linker.cfg = before
-            raise
+
+
+@contextmanager
+def _unchanged_on_error(linker: CanBeSaved) -> Iterator[None]:
+    """Give `linker` all its attributes again where the block raises; those of spaCy's class are not among `vars`."""
+    model, cfg, own = linker.model, linker.cfg, dict(vars(linker))
+    try:
+        yield
+    except BaseException:
+        linker.model, linker.cfg = model, cfg
+        vars(linker).update(own)
+        raise
 
 
 def _read_kb(linker: CanBeSaved, path: Path) -> None:

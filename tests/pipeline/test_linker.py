@@ -443,9 +443,10 @@ def test_a_linker_whose_folder_has_a_kb_of_another_encoder_stays_as_it_was(train
     linker.kb.copy_to(save(trained, tmp_path / "broken") / "kb")
     linker.tuned = Tuned(nil_threshold=0.25)
     ids = [ent.kb_id_ for ent in linker(docs[0].copy()).ents]
+    session = linker.begin_training()
     with pytest.raises(PelError, match="was indexed with another encoder"):
         linker.from_disk(tmp_path / "broken")
-    assert linker.tuned == Tuned(nil_threshold=0.25)
+    assert linker.tuned == Tuned(nil_threshold=0.25) and linker.session is session
     assert [ent.kb_id_ for ent in linker(docs[0].copy()).ents] == ids
 
 
@@ -695,9 +696,12 @@ def test_a_ranker_whose_initialisation_fails_keeps_its_weights(trained, tmp_path
     before = ranker.to_bytes()
     other = HFEncoder(str(write_encoder(tmp_path / "encoder", intermediate_size=48)))
     wrong = make_examples(nlp, [("She took aspirin", {"aspirin": "NOWHERE"})])
-    with pytest.raises(PelError):
-        ranker.initialize(lambda: wrong, nlp=nlp, encoder_loader=other)
-    assert ranker.to_bytes() == before
+    (tmp_path / "broken.jsonl").mkdir()
+    for given in ({}, {"candidates": tmp_path / "broken.jsonl"}):
+        with pytest.raises(PelError):
+            own = make_examples(nlp) if given else wrong
+            ranker.initialize(lambda own=own: own, nlp=nlp, encoder_loader=other, **given)
+        assert ranker.to_bytes() == before
 
 
 def test_a_type_whose_last_entity_goes_is_linked_to_nil(trained, tmp_path, docs):
@@ -707,6 +711,7 @@ def test_a_type_whose_last_entity_goes_is_linked_to_nil(trained, tmp_path, docs)
     assert {ent.kb_id_ for ent in linker(doc.copy()).ents} == {"D003490"}
     KnowledgeBase(linker.kb.path).remove(["D003490"])
     assert {ent.kb_id_ for ent in linker(doc.copy()).ents} == {"NIL"}
+    assert {ent.kb_id_ for ent in pickle.loads(pickle.dumps(linker))(doc.copy()).ents} == {"NIL"}
     linker.types = ["Sing"]
     with pytest.raises(PelError, match='no entity has the type "Sing"'):
         linker(doc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import re
 import warnings
 import weakref
@@ -45,6 +46,10 @@ def test_a_kb_that_is_numbered_anew_begins_the_training_anew(pipeline):
     linker.kb.compact()
     train(nlp, examples, optimizer, 1)
     assert linker.session is not before
+    linker.kb.remove(["D008094"])
+    linker.kb.compact()
+    linker.score(examples)
+    assert len(linker.session.live) == len(linker.kb) == len(ENTITIES) - 2
     live = linker.session.live
     for id_, place in live.places_by_id([entity.id for entity in ENTITIES]).items():
         expected = row_builder(linker.model).entities([linker.kb[id_]])
@@ -71,6 +76,7 @@ def test_an_origin_that_was_fitted_stays_when_a_training_goes_on(tmp_path):
     linker.index(progress=False)
     train(nlp, examples, optimizer, 1)
     assert linker.session.loss.origin == origin != "auto"
+    assert pickle.loads(pickle.dumps(linker)).session.loss.origin == origin
     linker.initialize(lambda: examples, nlp=nlp)
     assert linker.begin_training().loss.origin == "auto"
 

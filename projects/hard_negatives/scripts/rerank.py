@@ -128,7 +128,7 @@ def crossed(
         train(folder, half_config, gpu_id)
         command("pel", "index", folder / "model-last", kb_of(name), folder / "linker", "--gpu-id", gpu_id)
         command("pel", "candidates", joint, folder / "linker", "--gpu-id", gpu_id, "--paths.train", other)
-        clear(folder)
+        clear(folder, ("linker",))
 
 
 @app.command()

@@ -315,7 +315,8 @@ def train(folder: Path, config: Config, gpu_id: int) -> float:
         BadParameter: A linker of another config was kept there.
     """
     config["paths"]["steps"] = str(folder / "steps.jsonl")
-    if (folder / "linker").is_dir() and (folder / "train.cfg").read_text(encoding="utf-8") != config.to_str():
+    kept = folder / "train.cfg"
+    if (folder / "linker").is_dir() and kept.is_file() and kept.read_text(encoding="utf-8") != config.to_str():
         raise typer.BadParameter(f"{folder / 'linker'} has other settings and was kept; move or remove it first")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -72,11 +72,10 @@ class FileNames:
     def _search(self, text: Text, k: int, within: EntityRows | None, removed: EntityRows) -> EntityRows:
         n_names = max(COMPARED, PER_RESULT * k)
         if within is not None and len(within) <= n_names:
-            rows = EntityRows(within[within < self.n_rows])
+            rows = EntityRows(np.setdiff1d(within[within < self.n_rows], removed))
             alike = self.scores(text, rows)
         else:
-            rows, alike = self._found(text, n_names, within)
-        alike = np.where(is_among(rows, removed), 0, alike)
+            rows, alike = self._found(text, n_names, within, removed)
         order = np.argsort(-alike)[: int((alike > 0).sum())]
         return EntityRows(np.array(list(dict.fromkeys(rows[order].tolist()))[:k], dtype=np.int64))
 
@@ -97,9 +96,14 @@ class FileNames:
         alike = self.alike(text, places(first, counts))
         return np.maximum.reduceat(alike, np.cumsum(counts) - counts) if len(rows) else alike
 
-    def _found(self, text: Text, n: int, within: EntityRows | None) -> tuple[EntityRows, np.ndarray]:
+    def _found(
+        self, text: Text, n: int, within: EntityRows | None, removed: EntityRows
+    ) -> tuple[EntityRows, np.ndarray]:
         """About the `n` names most like a text, as the rows (m,) of their entities and how alike they are (m,)."""
         names, guess = self._read(self._keys.text(text.text))
+        if len(removed):
+            there = ~is_among(self._arrays["owners"][names].astype(np.int64), removed)
+            names, guess = names[there], guess[there]
         if within is not None:
             allowed = self._allowed(within)[self._arrays["owners"][names]]
             names, guess = names[allowed], guess[allowed]

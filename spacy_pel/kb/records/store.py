@@ -64,6 +64,7 @@ class RecordStore:
     Attributes:
         path: The file.
         latest: As the last look-up found it.
+        groups_seen: See `Groups`.
 
     Raises:
         PelError: The file is missing, truncated, of another format, replaced since it was opened, or its entities were
@@ -73,7 +74,7 @@ class RecordStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.latest: dict[str, Any] = {}
-        self._groups_seen: set[tuple[str, str]] = set()
+        self.groups_seen: set[tuple[str, str]] = set()
         self._present = _Present({}, self._groups({}))
         self._numbered_here: int | None = None
         self._place: tuple[int, int] | None = None
@@ -365,7 +366,7 @@ class RecordStore:
                 return self._connections.read(ask)  # now that what a killed writer left is rolled back
 
     def _groups(self, meta: dict[str, Any]) -> Groups:
-        return Groups(self.path.parent, self._fetch, self._groups_seen, indexed=schema.has_vocabularies(meta))
+        return Groups(self.path.parent, self._fetch, self.groups_seen, indexed=schema.has_vocabularies(meta))
 
     def _connect(self, *, writable: bool = False) -> sqlite3.Connection:
         place = opening.place(self.path)

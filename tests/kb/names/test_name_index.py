@@ -12,7 +12,7 @@ from tiny import ENTITIES, make_kb, unit_vectors
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.kb.names import tables
+from spacy_pel.kb.names import file_names, tables
 from spacy_pel.kb.names.normal_form import normalized
 from spacy_pel.kb.records import digest
 from spacy_pel.kb.verify import verify
@@ -142,6 +142,8 @@ def test_additions_removals_and_compaction(tmp_path):
 @pytest.mark.parametrize("most_in_tables", [100_000, 10])
 def test_removed_entities_take_the_place_of_no_other(tmp_path, monkeypatch, most_in_tables):
     monkeypatch.setattr(tables, "MOST_NAMES", most_in_tables)
+    monkeypatch.setattr(file_names, "COMPARED", 20)
+    monkeypatch.setattr(file_names, "PER_RESULT", 2)
     alike = [Entity(f"S{i}", f"glycogen storage disease type {i}") for i in range(60)]
     kb = make_kb(tmp_path / "kb", [*alike, Entity("G", "glycogenosis storage disorder")])
     match = lambda: kb.ids(kb.names.match("glycogen storage diseas").best(10)).tolist()  # noqa: E731
