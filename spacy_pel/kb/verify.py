@@ -26,8 +26,8 @@ def verify(kb: KnowledgeBase, on_progress: Callable[[int], object] = lambda n: N
     While the file of the records is read, nobody can change it. Where something is wrong, and the KB has changed since,
     it is read again.
 
-    A vector must be finite and, where cosines are searched, of unit length (within what the index type keeps). Its
-    owner must be an entity of the KB.
+    A vector must be finite and, where cosines are searched and the index type keeps lengths, of unit length. Its owner
+    must be an entity of the KB.
 
     Args:
         kb: The KB.
@@ -88,5 +88,5 @@ def _vector_problems(kb: KnowledgeBase, index: EntityIndex, where: str) -> Itera
         yield f"{where}: {n_vectors:,} vectors where the owners say {owners.n_vectors:,}"
     if infinite:
         yield f"{where}: {infinite:,} vectors are not finite"
-    if odd and index.metric == "cosine":
+    if odd and index.metric == "cosine" and index.keeps_lengths:
         yield f"{where}: {odd:,} vectors are not of unit length"

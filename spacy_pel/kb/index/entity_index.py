@@ -213,6 +213,11 @@ class EntityIndex:
         return self._state.record["index_type"]
 
     @property
+    def keeps_lengths(self) -> bool:
+        """Whether its `blocks` have about the lengths that the vectors had: some compressed types do not."""
+        return self._state.vectors.keeps_lengths
+
+    @property
     def record(self) -> IndexRecord:
         """What `meta` says of the index."""
         return self._state.record

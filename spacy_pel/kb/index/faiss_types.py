@@ -79,6 +79,13 @@ def check_index(index: faiss.Index) -> None:
             _check_graph(part)
 
 
+def keeps_lengths(index: faiss.Index) -> bool:
+    """Whether vectors that are read again from `index` are about as long as they were: not where it drops dimensions,
+    or has less than a byte for each."""
+    parts = [part for part, _, _ in _parts(index, READ_FROM)]
+    return all(part.d == index.d and getattr(part, "code_size", part.d) >= part.d for part in parts)
+
+
 def _parts(index: faiss.Index, names: Sequence[str] = INNER) -> Iterator[tuple[Any, int, int | None]]:
     """`index` and what it has under `names`, each with the dimensions and the number of vectors that it should have."""
     waiting: list[tuple[Any, int, int | None]] = [(index, index.d, None)]

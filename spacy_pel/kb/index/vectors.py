@@ -29,7 +29,7 @@ from ...errors import PelError
 from ..numbering import VectorNumbers
 from ..stored_files import appearing
 from .best import best
-from .faiss_types import check_head, check_index, check_types
+from .faiss_types import check_head, check_index, check_types, keeps_lengths
 from .files import checked_blocks, map_array, write_array
 
 # From this many queries on, a search is one matrix product (BLAS): at 384 dimensions about 13 times faster.
@@ -197,6 +197,11 @@ class VectorIndex(ABC):
     def vectors(self, numbers: VectorNumbers) -> np.ndarray:
         """The vectors (n, dim) float32 with those `numbers` (n,), as exactly as the index keeps them."""
 
+    @property
+    def keeps_lengths(self) -> bool:
+        """Whether these `vectors` are about as long as those that were indexed."""
+        return True
+
     @abstractmethod
     def _search(self, queries: np.ndarray, k: int, n_probe: int | None) -> tuple[np.ndarray, VectorNumbers]: ...
 
@@ -260,6 +265,10 @@ class FaissIndex(VectorIndex):
                     if cells.direct_map.no():
                         cells.make_direct_map()
             return self._index.reconstruct_batch(numbers)
+
+    @property
+    def keeps_lengths(self) -> bool:
+        return keeps_lengths(self._index)
 
     def _search(
         self, queries: np.ndarray, k: int, n_probe: int | None, selector: faiss.IDSelector | None = None

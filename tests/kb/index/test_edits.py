@@ -350,6 +350,18 @@ def test_reading_leaves_every_byte_as_it_is(tmp_path):
 # --- verify ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "index_type", ["PCA4,Flat", "PQ4x4", "SQ4", "IVF4,PQ4x4fs,Refine(PQ4x4)", "SQ8", "PCA4,Flat,RFlat"]
+)
+def test_lengths_are_verified_of_types_that_keep_them(tmp_path, index_type):
+    kb = KnowledgeBase.create(tmp_path / "kb", (Entity(f"E{i}", "e") for i in range(300)))
+    vectors = unit_vectors(300, DIM)
+    kb.index([vectors], dim=DIM, metric="cosine", fingerprint="abc", index_type=index_type)
+    assert verify(kb) == []
+    kb.index([2 * vectors], dim=DIM, metric="cosine", fingerprint="abc", index_type=index_type)
+    assert len(verify(kb)) == (index_type in ("SQ8", "PCA4,Flat,RFlat"))
+
+
 def test_verify_finds_what_opening_cannot(tmp_path):
     rows = 70_000  # too large for the sample taken on opening to hold every byte
     kb = KnowledgeBase.create(tmp_path / "kb", (Entity(f"E{i}", "e") for i in range(rows)))
