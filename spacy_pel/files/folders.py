@@ -38,10 +38,10 @@ def new_folder(path: Path) -> Iterator[Path]:
         An empty folder. It becomes `path` when the block ends, and vanishes when it raises.
 
     Raises:
-        PelError: Another process is writing a folder to be at `path`.
+        PelError: Another process is writing a folder to be at `path`, or none can be made there.
     """
     path = _target(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make(path.parent, path)
     for other in _siblings(path, "new"):
         with locked(other) as abandoned:
             if not abandoned:
@@ -50,8 +50,16 @@ def new_folder(path: Path) -> Iterator[Path]:
                 )
             shutil.rmtree(other, ignore_errors=True)
     folder = _sibling(path, "new")
-    with created(folder, partial(Path.mkdir, exist_ok=True)):
+    with created(folder, partial(_make, wanted=path)):
         yield from _filled(path, folder)
+
+
+def _make(folder: Path, wanted: Path) -> None:
+    """Make `folder`, and those above it, on the way to one that is `wanted`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PelError(f"{wanted}: cannot be written ({error.strerror}); choose another folder.") from error
 
 
 def _filled(path: Path, folder: Path) -> Iterator[Path]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 BEGUN = """
 import sys
+from functools import partial
 from pathlib import Path
 from spacy_pel.files.folders import new_folder
 with new_folder(Path(sys.argv[1])) as folder:
@@ -66,6 +69,24 @@ def test_a_folder_that_another_writer_took_for_a_leftover_is_made_again(tmp_path
     with new_folder(tmp_path / "out") as folder:
         (folder / "file").touch()
     assert removed == [folder] and os.listdir(tmp_path / "out") == ["file"]
+
+
+@pytest.mark.parametrize("denied", ["shelf", ".kb.new-"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch, denied):
+    mkdir, kb = Path.mkdir, KnowledgeBase.create(tmp_path / "first", [Entity("a", "first")])
+
+    def mkdir_as_another_user(path, *arguments, **named):
+        if path.name.startswith(denied):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        mkdir(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir_as_another_user)
+    place = tmp_path / "shelf" / "kb"
+    for write in (kb.copy_to, partial(KnowledgeBase.create, entities=[Entity("b", "second")])):
+        with pytest.raises(
+            PelError, match=rf"^{place}: cannot be written \(Permission denied\); choose another folder"
+        ):
+            write(place)
 
 
 def test_two_builds_of_one_kb(tmp_path):
