@@ -103,7 +103,8 @@ def tune_to_kb(
     found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
     groups, before = range(len(found)), linker.tuned
     try:
-        return _tune_names(linker, found, groups), _tune_nil(linker, _ranked(linker, found), groups, None)
+        names = _tune_names(linker, found, groups, or_names=False)
+        return names, _tune_nil(linker, _ranked(linker, found), groups, None, or_names=False)
     except PelError:
         linker.tuned = before
         raise
@@ -128,7 +129,7 @@ def tune_names(
     """
     if docs is None:
         found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
-        return _tune_names(linker, found, range(len(found)))
+        return _tune_names(linker, found, range(len(found)), or_names=False)
     found = find_for_gold(linker, docs, progress=progress)
     return _tune_names(linker, found, [id(one.mention.span.doc) for one in found])
 
@@ -154,7 +155,7 @@ def tune_nil(
     wanted = Target.of(target)
     if docs is None:
         found = find_for_names(linker, texts=texts, seed=seed, progress=progress)
-        return _tune_nil(linker, _ranked(linker, found), range(len(found)), wanted)
+        return _tune_nil(linker, _ranked(linker, found), range(len(found)), wanted, or_names=False)
     mentions = annotated_of(docs, linker.kb, linker.settings.labels_discard)
     found = find_mentions(lambda spans: linker.find(spans, 1), mentions, progress=progress)
     ranked = [RankedMention(one.mention.ids, one.found.ranked, one.mention.form) for one in found]
@@ -169,8 +170,11 @@ def _ranked(linker: CanBeTuned, found: Sequence[GoldFound]) -> list[RankedMentio
     return [one.ranked(weights) for one in found]
 
 
-def _tune_names(linker: CanBeTuned, found: Sequence[GoldFound], groups: Sequence[int]) -> TunedNames:
-    """Fit and keep weights of names; `groups` (n,) says which document each mention is of."""
+def _tune_names(
+    linker: CanBeTuned, found: Sequence[GoldFound], groups: Sequence[int], *, or_names: bool = True
+) -> TunedNames:
+    """Fit and keep weights of names; `groups` (n,) says which document each mention is of. or_names: whether names of
+    the KB could stand for the mentions."""
     default = default_weights(linker) or DEFAULT
     weights = fit_weights(found, prior=default)
     before, by_default, after = ([one.ranked(own) for one in found] for own in (NO_NAMES, default, weights))
@@ -193,7 +197,7 @@ def _tune_names(linker: CanBeTuned, found: Sequence[GoldFound], groups: Sequence
         after=link_metrics(after, linker.kb),
         recall=recall,
         dropped=dropped,
-        too_few=few_for_weights(int(in_kb.sum())),
+        too_few=few_for_weights(int(in_kb.sum()), or_names=or_names),
     )
 
 
@@ -203,15 +207,17 @@ def _tune_nil(
     groups: Sequence[int],
     target: Target | None,
     evidence: np.ndarray | None = None,
+    *,
+    or_names: bool = True,
 ) -> TunedNil:
     """Fit and keep a threshold and probabilities. What decides is the score alone, or all the `evidence` (n, e) where
     that has the better average precision of NIL on other documents; `groups` (n,) says which document each annotated
-    mention is of."""
+    mention is of. or_names: as for `_tune_names`."""
     nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
     ranked = [one._replace(probability=calibration.probability(one.top_score)) for one in ranked]
     outcomes = Outcomes.of(ranked, linker.kb)
     by_score = elsewhere = nil_elsewhere(outcomes, groups, target)
-    too_few = few_for_threshold(nil.n_nil, nil.n_mentions - nil.n_nil)
+    too_few = few_for_threshold(nil.n_nil, nil.n_mentions - nil.n_nil, or_names=or_names)
     decision = None
     if evidence is not None and by_score is not None and too_few is None:
         deciding = Deciding(outcomes, evidence)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 FEWEST_FOR_WEIGHTS = 50  # mentions in the KB
 FEWEST_FOR_THRESHOLD = 20  # NIL mentions, and as many in the KB
+OR_NAMES = ", or tune to the names of the KB, without a corpus"
 
 
-def few_for_weights(n_in_kb: int) -> str | None:
-    """A sentence where so many mentions in the KB are too few to fit weights of names to."""
+def few_for_weights(n_in_kb: int, *, or_names: bool = True) -> str | None:
+    """A sentence where so many mentions in the KB are too few to fit weights of names to. or_names: as below."""
     if n_in_kb >= FEWEST_FOR_WEIGHTS:
         return None
     return (
         f"{n_in_kb} mentions in the KB are too few to say much about the weights of names: they stay near the "
-        f"defaults. Annotate {FEWEST_FOR_WEIGHTS} or more, or tune to the names of the KB, without a corpus."
+        f"defaults. Annotate {FEWEST_FOR_WEIGHTS} or more{OR_NAMES if or_names else ''}."
     )
 
 
@@ -24,5 +25,5 @@ def few_for_threshold(n_nil: int, n_in_kb: int, *, or_names: bool = True) -> str
         return None
     return (
         f"{fewer} {what} are too few for a NIL threshold: expect much less of it on other documents. Annotate "
-        f"{FEWEST_FOR_THRESHOLD} or more{', or tune to the names of the KB, without a corpus' if or_names else ''}."
+        f"{FEWEST_FOR_THRESHOLD} or more{OR_NAMES if or_names else ''}."
     )

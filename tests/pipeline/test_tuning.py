@@ -20,7 +20,7 @@ from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.mentions.gold import GOLD_GROUP, GoldMention
-from spacy_pel.pipeline.tuning import find_for_gold
+from spacy_pel.pipeline.tuning import find_for_gold, tune_to_kb
 from spacy_pel.search.parts import EXACT, NGRAM, SIMILARITY
 from spacy_pel.search.search import Found
 from spacy_pel.search.weights import DEFAULT, NameWeights
@@ -182,6 +182,9 @@ def test_few_mentions_are_said_to_be_few(pipeline):
     assert 0.4 < names.weights.ngram < 2.5 and 0.12 < names.weights.exact < 0.75
     assert "10 mentions in the KB are too few" in names.too_few and "2 NIL mentions are too few" in nil.too_few
     assert names.recall.low <= names.after["recall_at_1"] <= names.recall.high
+    assert "tune to the names of the KB" in names.too_few and "tune to the names of the KB" in nil.too_few
+    few = [tuned.too_few for tuned in (linker.tune_names(), linker.tune_nil(), *tune_to_kb(linker))]
+    assert all(said.endswith(" or more.") for said in few), "names of the KB are what was tuned on"
 
 
 def test_names_count_by_default_beside_dot_products_too(tmp_path):

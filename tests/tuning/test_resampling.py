@@ -76,6 +76,7 @@ def test_no_mention_in_the_kb():
 
 def test_what_was_too_little_is_said():
     assert few_for_weights(50) is None and "12 mentions in the KB are too few" in few_for_weights(12)
+    assert few_for_weights(12, or_names=False).endswith("Annotate 50 or more.")
     assert few_for_threshold(20, 20) is None
     assert "2 NIL mentions are too few" in few_for_threshold(2, 100)
     assert "3 mentions in the KB are too few" in few_for_threshold(100, 3)
