@@ -68,6 +68,8 @@ def index(
     nlp, name, linker = load_linker(pipeline, needs_kb=False, gpu_id=gpu_id, code=code)
     start = perf_counter()
     threshold, linker.tuned = linker.tuned.nil_threshold, linker.tuned.without_nil()
+    with warnings_shown():
+        linker.set_kb(source)  # what is warned of it names KB, not the copy in a folder that will be gone
     with with_kb_of_its_own(nlp, name, linker, source, out, indexes=()) as folder:
         if vectors is not None:
             with warnings_shown():
