@@ -68,7 +68,7 @@ def load_linker(
     except PelError as error:
         raise PelError(f"{pipeline}: {error}") from error
     if needs_kb and linker.kb is None:
-        raise PelError(f"{name} of {pipeline} has no KB: give it one with `spacy pel index {pipeline} KB OUT`")
+        raise PelError(f"{pipeline}: {linker.why_no_kb}: give it one with `spacy pel index {pipeline} KB OUT`")
     return nlp, name, linker
 
 

@@ -289,6 +289,11 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             self._fingerprints[MENTIONS] = mention_fingerprint(self.model)
         return self._fingerprints[MENTIONS]
 
+    @property
+    def why_no_kb(self) -> str:
+        """Why there is no KB, where there is none."""
+        return self._kb_lost or f"{self.name} has no KB"
+
     def require_kb(self) -> "KnowledgeBase":
         """The KB.
 
@@ -297,7 +302,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         """
         if self.kb is None:
             raise PelError(
-                f"{self._kb_lost or f'{self.name} has no KB'}: run `python -m spacy pel index PIPELINE KB OUT`, name a "
+                f"{self.why_no_kb}: run `python -m spacy pel index PIPELINE KB OUT`, name a "
                 f"kb_loader in [initialize.components.{self.name}], or call linker.set_kb(...) in Python."
             )
         return self.kb

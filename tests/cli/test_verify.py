@@ -45,6 +45,17 @@ def test_a_pipeline_without_hashes_is_told_so(pipeline):
     assert code == 0 and "saved by an earlier version, without hashes" in output
 
 
+def test_a_kb_outside_that_is_gone_is_named(pipeline, tmp_path):
+    nlp = spacy.load(pipeline, config={"components.pel_linker.save_kb": False})
+    kb = shutil.copytree(pipeline / "pel_linker" / "kb", tmp_path / "kb")
+    nlp.get_pipe("pel_linker").set_kb(kb)
+    nlp.to_disk(tmp_path / "slim")
+    assert verify(tmp_path / "slim")[0] == 0
+    kb.rename(tmp_path / "elsewhere")
+    code, output = verify(tmp_path / "slim")
+    assert code == 1 and f"The KB of pel_linker is not at {kb} any more: give it one" in output
+
+
 @pytest.mark.parametrize("file", ["model/mention/model.safetensors", "kb/**/vectors-*.npy"])
 def test_a_changed_byte(pipeline, file):
     (path,) = (pipeline / "pel_linker").glob(file)
