@@ -108,8 +108,9 @@ def make_finder(
 
 
 class PelFinder(WithSettings, Pipe):
-    """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case, hyphens and
-    white space aside, or in an English pipeline the plural of one; and the abbreviations that a text defines for them.
+    """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case aside and a
+    hyphen as good as a space, or in an English pipeline the plural of one; and the abbreviations that a text defines
+    for them.
 
     The KB is that of the linker in the pipeline, or one of its own. It is asked on disk whenever a text is read, so
     the finder knows what was added to the KB since, and no more what was removed.
