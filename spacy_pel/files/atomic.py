@@ -78,19 +78,18 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     """
     _check_replaceable(path)
     target = Path(os.path.realpath(path))  # a link stays one
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(target)
-        with created(temporary, Path.touch):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target)
+    with created(lambda: target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp"), Path.touch) as temporary:
+        try:
             with temporary.open("wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, target)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def _check_replaceable(path: Path) -> None:

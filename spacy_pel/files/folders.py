@@ -49,8 +49,7 @@ def new_folder(path: Path) -> Iterator[Path]:
                     f"{path}: another process is writing it; wait until that is done, or name another folder."
                 )
             shutil.rmtree(other, ignore_errors=True)
-    folder = _sibling(path, "new")
-    with created(folder, partial(_make, wanted=path)):
+    with created(partial(_sibling, path, "new"), partial(_make, wanted=path)) as folder:
         yield from _filled(path, folder)
 
 

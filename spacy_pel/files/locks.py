@@ -30,21 +30,22 @@ def locked(path: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def created(path: Path, create: Callable[[Path], object]) -> Iterator[None]:
-    """Create a file or folder under a name of its own, and lock it for the block.
+def created(new_name: Callable[[], Path], create: Callable[[Path], object]) -> Iterator[Path]:
+    """Create a file or folder under a name of its own, and lock it for the block, which is given its path.
 
-    Another process may take it for what a killed one has left before it is locked, and remove it: then it is created
-    again.
+    Another process may take it for what a killed one has left before it is locked, and is about to remove it: then
+    another is created, under another name.
 
     Args:
-        path: The file or folder.
-        create: Creates it if it is not there.
+        new_name: Gives a path at which nothing is, each time another.
+        create: Creates what is to be there.
     """
     while True:
+        path = new_name()
         create(path)
         with locked(path) as ours:
             if ours and path.exists():
-                yield
+                yield path
                 return
 
 
