@@ -10,6 +10,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
+from .out_file import check_out
 from .printing import msg, shown
 
 SHOWN = 15  # of forms and entities, if nothing else is said
@@ -52,8 +53,9 @@ def report(
     if output:
         check_writable(output)
     files = [file for path in linked for file in files_in(path)]
-    if output and output.exists() and any(output.samefile(file) for file in files):
-        raise PelError(f"{output} is one of the files to report on; name another file.")
+    if output:
+        for file in files:
+            check_out(output, file, "one of the files to report on", force=True)
     known = known_bins(against, Vocab(), spans_key) if against else None
     with tqdm(files, desc="Reading", unit=" files", disable=None) as bar:
         counts = count_linked(bar, Vocab(), spans_key)

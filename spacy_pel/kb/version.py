@@ -18,7 +18,8 @@ def kb_version(kb: KnowledgeBase) -> dict[str, Any]:
 def vectors_version(kb: KnowledgeBase, fingerprints: Iterable[str]) -> dict[str, Any]:
     """The hashes of the files of the indexes with these `fingerprints`, and how many vectors were added to each since:
     which, the records and the encoder say."""
-    own = {one: kb.indexes[one] for one in fingerprints if one in kb.indexes}
+    indexes = kb.indexes
+    own = {one: indexes[one] for one in fingerprints if one in indexes}
     files = {one: [file["sha256"] for _, file in sorted(index.record["files"].items())] for one, index in own.items()}
     return {"files": files, "added": {one: len(index.added) for one, index in own.items()}}
 

@@ -34,14 +34,14 @@ def verdict(found: Mapping[Hashable, Sequence[float]], first: Hashable, sign: st
         return "–"
     ahead, seeds = float(mean(found[first]) - mean(found[second])), min(len(found[first]), len(found[second]))
     held = abs(ahead) <= POINTS[sign] if sign == "≈" else ahead >= POINTS[sign] and (sign == "≥" or ahead > 0)
-    beside = abs(ahead - POINTS[sign])
-    is_open = sign != "≈" and seeds < SEEDS and beside < CLOSE
-    if sign not in ("≈", "≥") and seeds >= SEEDS:
-        is_open = beside < ERRORS * _standard_error(found[first], found[second])
+    is_open = sign != "≈" and abs(ahead - POINTS[sign]) < _unsure(found[first], found[second], sign)
     said = OPEN if is_open else "held" if held else "did not"
     return f"{said}: {100 * ahead:+.1f} points, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
 
 
-def _standard_error(first: Sequence[float], second: Sequence[float]) -> float:
-    """Of the difference of the means of two samples."""
-    return float(sqrt(sum(var(own, ddof=1) / len(own) for own in (first, second))))
+def _unsure(first: Sequence[float], second: Sequence[float], sign: str) -> float:
+    """How far from the `POINTS` of a `sign` the difference of the means of two samples has to be, to tell."""
+    if min(len(first), len(second)) < SEEDS:
+        return CLOSE
+    standard_error = float(sqrt(sum(var(own, ddof=1) / len(own) for own in (first, second))))
+    return 0.0 if sign == "≥" else ERRORS * standard_error
