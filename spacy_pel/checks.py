@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isfinite
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from .errors import PelError
@@ -25,7 +25,9 @@ def check_count(
     if (optional and value is None) or (type(value) is int and least <= value <= most):
         return
     limit = f" and at most {most:,}" if most < MOST or (type(value) is int and value > most) else ""
-    raise refused(where, key, value, f"it must be at least {least}{limit}, a whole number{_or_none(optional)}{hint}")
+    is_foreign = isinstance(value, Integral) and type(value) not in (int, bool)
+    kind = f"an int and no {type(value).__name__}" if is_foreign else "a whole number"
+    raise refused(where, key, value, f"it must be at least {least}{limit}, {kind}{_or_none(optional)}{hint}")
 
 
 def check_number(

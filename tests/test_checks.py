@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import spacy
 
@@ -114,6 +115,13 @@ def test_a_value_that_cannot_be_is_one_error_that_names_the_key(key, make, value
         with pytest.raises(PelError, match=rf"\b{key}(\[\S+\])? (=|is) ") as error:
             make(value)
         assert "\n" not in str(error.value) and len(str(error.value)) < 400
+
+
+def test_a_whole_number_of_another_library_is_told_to_be_an_int():
+    with pytest.raises(PelError, match=r"top_k = .*64.*; it must be at least 1, an int and no int64\.$"):
+        LinkSettings(top_k=np.int64(64))
+    with pytest.raises(PelError, match=r"top_k = True; it must be at least 1, a whole number\.$"):
+        LinkSettings(top_k=True)
 
 
 @pytest.mark.parametrize(

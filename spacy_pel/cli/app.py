@@ -30,9 +30,16 @@ def command(
             try:
                 return function(*args, **kwargs)
             except (PelError, OSError, ImportError) as error:
-                echo(f"✘ {error}", err=True)
+                echo(f"✘ {_said(error)}", err=True)
                 raise typer.Exit(1) from error
 
         return app.command(name, **options)(run)
 
     return register
+
+
+def _said(error: Exception) -> str:
+    """What an error says; of one of the system, the file before the reason."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    return str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from spacy.tokens import Doc
 from ..kb.names.normal_form import fold, in_words, normalized
 
 KEPT = 20_000  # normalised tokens
+CLOSING = {")": "(", "]": "[", "}": "{"}
+BRACKETS = re.compile(r"[()\[\]{}]")
 
 
 class Stretch(NamedTuple):
@@ -36,13 +39,41 @@ class _Token(NamedTuple):
 
 
 def stretches(doc: Doc, most: int) -> Iterator[Stretch]:
-    """Every stretch of up to `most` tokens of `doc` that begins and ends with a token of letters or digits."""
+    """Every stretch of up to `most` tokens of `doc` that begins and ends with a token of letters or digits, and the
+    same with the brackets beside it that belong to brackets in it: "iron(II" and "iron(II)"."""
     text, places = _normalized(doc)
+    partners = _partners(doc)
     for place, (first, begin, _) in enumerate(places):
         for last, _, end in places[place : place + most]:
             if last - first >= most:
                 break
-            yield Stretch(first, last + 1, text[begin:end])
+            own, form = (first, last + 1), text[begin:end]
+            yield Stretch(*own, form)
+            start, stop = _closed(partners, *own) if partners else own
+            if (start, stop) != own and stop - start <= most:
+                yield Stretch(start, stop, form)
+
+
+def _closed(partners: dict[int, int], start: int, end: int) -> tuple[int, int]:
+    """Beginning and end with the brackets right beside them whose partners are within."""
+    while start <= partners.get(end, -1) < end:
+        end += 1
+    while start <= partners.get(start - 1, -1) < end:
+        start -= 1
+    return start, end
+
+
+def _partners(doc: Doc) -> dict[int, int]:
+    """The tokens of `doc` that are a bracket, each with the token of the bracket that closes or opens it."""
+    partners: dict[int, int] = {}
+    opened: list[tuple[str, int]] = []
+    for place, bracket in ((token.i, one) for token in doc for one in BRACKETS.findall(token.text)):
+        if bracket not in CLOSING:
+            opened.append((bracket, place))
+        elif opened and opened[-1][0] == CLOSING[bracket]:
+            _, partner = opened.pop()
+            partners |= {place: partner, partner: place}
+    return {place: partner for place, partner in partners.items() if len(doc[place]) == 1}
 
 
 def _normalized(doc: Doc) -> tuple[str, list[tuple[int, int, int]]]:

@@ -210,8 +210,8 @@ def _forward(model: Model, rows: tuple[Readable, TokenRows], is_train: bool) -> 
 def set_encoder(model: Model, encoder: PretrainedEncoder, nlp: Language | None = None) -> None:
     """Give both towers the weights of one pretrained encoder: a copy each, unless they are shared, or the encoder has
     others for entities. A tower that listens to a transformer pipe gets a projection in their place. Projection and
-    codes are those of the encoder if it has some of that shape, else new ones, of which a warning says so where that
-    drops learnt ones.
+    codes are those of the encoder if it has some of that shape, else new ones. A warning says where learnt ones are
+    dropped.
 
     Args:
         model: A bi-encoder.
@@ -237,6 +237,10 @@ def set_encoder(model: Model, encoder: PretrainedEncoder, nlp: Language | None =
         if isinstance(codes := tower_module(tower).pooling, Codes):
             _set_codes(codes, encoder)
         set_transformer(tower, transformer, builder.pad, builder.markers)
+    if encoder.projection is not None and not listens(model):
+        _warn_of_dropped(encoder, "a linear layer for states of a pipe, and this one reads none", "it is dropped")
+    if encoder.codes is not None and not any(isinstance(tower_module(tower).pooling, Codes) for tower in own):
+        _warn_of_dropped(encoder, f"{len(encoder.codes)} codes, and the score asks for none", "they are dropped")
 
 
 def _not_shared(encoder: PretrainedEncoder) -> PelError:
@@ -256,7 +260,8 @@ def _connect(tower: Model, width: int, encoder: PretrainedEncoder) -> None:
         set_projection(tower, saved)
         return
     if saved is not None:
-        _warn_of_new(encoder, f"a linear layer for states of {saved['linear.weight'].shape[1]} dimensions, not {width}")
+        found = saved["linear.weight"].shape[1]
+        _warn_of_dropped(encoder, f"a linear layer for states of {found} dimensions, not {width}")
     connect(tower, width, size)
 
 
@@ -266,13 +271,13 @@ def _set_codes(pooling: Codes, encoder: PretrainedEncoder) -> None:
         pooling.set_codes(encoder.codes)
         return
     if encoder.codes is not None:
-        _warn_of_new(encoder, f"{len(encoder.codes)} codes, and the score asks for {pooling.number}")
+        _warn_of_dropped(encoder, f"{len(encoder.codes)} codes, and the score asks for {pooling.number}")
     pooling.new_codes(encoder.transformer.config.hidden_size)
 
 
-def _warn_of_new(encoder: PretrainedEncoder, what: str) -> None:
-    """Warn that something of a saved linker is not taken. what: what it has, and is asked for."""
-    warnings.warn(f"{SECTION}: {encoder.linker} has {what}: new ones are learnt in their place.", stacklevel=4)
+def _warn_of_dropped(encoder: PretrainedEncoder, what: str, then: str = "new ones are learnt in their place") -> None:
+    """Warn that something that a saved linker has learnt is not taken. what: what it has, and is asked for."""
+    warnings.warn(f"{SECTION}: {encoder.linker} has {what}: {then}.", stacklevel=4)
 
 
 def encoder_of(model: Model) -> PretrainedEncoder:

@@ -52,7 +52,7 @@ def test_bad_arguments_are_one_line_each(tmp_path):
     source = tmp_path / "cdr.txt"
     source.write_text(PUBTATOR)
     for result, error in [
-        (convert(tmp_path / "none.txt", tmp_path / "dev.spacy"), "none.txt"),
+        (convert(tmp_path / "none.txt", tmp_path / "dev.spacy"), f"✘ {tmp_path / 'none.txt'}: no such file"),
         (convert(source, tmp_path / "dev.bin"), "must end in .spacy"),
         (convert(source, tmp_path / "dev.spacy", "--lang", "qqq"), "--lang qqq"),
     ]:

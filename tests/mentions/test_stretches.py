@@ -52,6 +52,29 @@ def test_each_has_the_normalised_form_of_its_text(seed):
         assert one.form == normalized(doc[one.start : one.end].text)
 
 
+@pytest.mark.parametrize(
+    "text, closed",
+    [
+        ("It binds iron(II) here", ["iron(II)", "binds iron(II)", "It binds iron(II)"]),
+        ("(R)-warfarin", ["(R)-warfarin"]),
+        ("poly(ADP(ribose))", ["poly(ADP(ribose))"]),
+        ("(vitamin D)", []),
+        ("a) b (c", []),
+        ("[x) y]", []),
+    ],
+)
+def test_the_brackets_of_brackets_within_belong_to_a_stretch_too(text, closed):
+    doc = NLP(text)
+    found = {doc[one.start : one.end].text: one.form for one in stretches(doc, 6)}
+    assert sorted(text for text in found if text[-1] in ")]" or text[0] in "([") == sorted(closed)
+    assert all(form == normalized(text) for text, form in found.items())
+
+
+def test_a_stretch_with_its_brackets_has_no_more_tokens_than_may_be():
+    doc = words("iron", "(", "II", ")")
+    assert [(one.start, one.end) for one in stretches(doc, 3)] == [(0, 1), (0, 3), (2, 3)]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_all_that_begin_and_end_with_a_word_are_there(seed):
     rng = random.Random(seed)

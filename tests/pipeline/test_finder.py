@@ -191,7 +191,8 @@ def test_no_name_reaches_over_a_comma_or_the_end_of_a_sentence_but_one_that_has_
     nlp = make(kb.path)
     assert found(nlp, "It is the heart. Rate it. Of the heart, rate (and heart rate).") == ["heart rate"]
     assert found(nlp, "pain, back; pain back") == ["pain, back", "pain back"]
-    assert found(nlp, "myeloid leukemia (AML)") == []  # the closing bracket is no word
+    assert found(nlp, "myeloid leukemia (AML)") == ["myeloid leukemia (AML)"]
+    assert found(nlp, "myeloid leukemia AML") == ["myeloid leukemia AML"]
 
 
 def test_the_longest_name_wins_then_the_first(tmp_path):

@@ -66,6 +66,14 @@ def test_a_linker_that_goes_on_from_a_saved_one_has_its_codes(score, tmp_path):
         other.initialize(lambda: examples, encoder_loader=loader)
 
 
+def test_a_score_without_codes_says_that_it_drops_those_of_a_saved_linker(tmp_path):
+    build(tmp_path, "poly")[0].to_disk(tmp_path / "saved")
+    _, linker, examples, _ = build(tmp_path / "other", "multi")
+    loader = HFEncoder(str(tmp_path / "saved" / "pel_linker"), dropout=0.0)
+    with pytest.warns(UserWarning, match="saved/pel_linker has 4 codes, and the score asks for none: they are dropped"):
+        linker.initialize(lambda: examples, encoder_loader=loader)
+
+
 def nudge_codes(linker):
     tower_module(linker.model.get_ref("mention_tower")).pooling.codes.data += 0.1
     linker.set_model(linker.model)
