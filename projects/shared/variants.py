@@ -19,7 +19,7 @@ from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.mentions.gold import gold_of
-from spacy_pel.models.bi_encoder import encode_spans
+from spacy_pel.models.encoding import encode_spans
 from spacy_pel.pipeline.tuning import find_for_gold
 from spacy_pel.search import find
 from spacy_pel.search.parts import EXACT, NAMES, NGRAM

@@ -103,7 +103,7 @@ def learn_names(nlp: Language, gpu_id: int) -> None:
 def _seconds_a_step(nlp: Language) -> float:
     """About how long a training step takes: three times as long as reading as many names, and as many entities and
     their negatives, since the way back costs twice the way there."""
-    from ..models.bi_encoder import encode_entities, encode_names
+    from ..models.encoding import encode_entities, encode_names
 
     linker: Any = nlp.get_pipe("pel_linker")
     entities = list(islice(cycle(islice(linker.kb.entities(), BATCH)), BATCH))

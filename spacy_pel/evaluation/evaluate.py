@@ -19,10 +19,10 @@ from ..tuning.nil import nil_curve
 from ..tuning.tuned import Tuned
 from .end_to_end import end_to_end
 from .metrics import MIN_DEPTH, link_metrics
-from .ranking import CanRank, Reranked, rank_mentions
+from .ranking import CanLink, Reranked, rank_mentions
 
 
-class Linker(CanRank, Protocol):
+class Linker(CanLink, Protocol):
     """What can be measured."""
 
     model: Model

@@ -19,7 +19,7 @@ from ..tuning.name_weights import GoldFound
 CHUNK = 2048  # mentions between two steps of the progress bar; far above any batch, so it costs no speed
 
 
-class CanRank(Protocol):
+class CanLink(Protocol):
     """What can be evaluated: it finds candidates for each span, best first, among the entities of its `kb`, and says
     what it makes of them."""
 
@@ -32,7 +32,7 @@ class CanRank(Protocol):
 
 
 def rank_gold(
-    linker: CanRank, docs: Iterable[Doc], k: int, *, progress: bool = False, **options: Any
+    linker: CanLink, docs: Iterable[Doc], k: int, *, progress: bool = False, **options: Any
 ) -> list[RankedMention]:
     """The best `k` candidates for every gold mention of `docs`, in their order; retired gold ids as their successors.
 
@@ -50,7 +50,7 @@ def rank_gold(
 
 
 def rank_mentions(
-    linker: CanRank, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
+    linker: CanLink, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
 ) -> list[RankedMention]:
     """`rank_gold` for these mentions."""
     discarded = linker.settings.labels_discard

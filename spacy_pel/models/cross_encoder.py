@@ -22,7 +22,7 @@ from torch.nn import functional
 from ..checks import check_choice, check_flag, refused
 from ..errors import PelError
 from ..kb.entity import Entity
-from .encoder import Tower, make_tower, set_transformer, tower_module
+from .encoder import Tower, has_encoder, make_tower, set_transformer, tower_module
 from .encoder_loader import PretrainedEncoder, check_fits, dropout_of
 from .inputs import ALIASES, RowBuilder, RowSettings
 from .nearest_names import nearest_first
@@ -215,11 +215,6 @@ def pair_tower(model: Model) -> PairTower:
     module = tower_module(model)
     assert isinstance(module, PairTower)
     return module
-
-
-def has_encoder(model: Model) -> bool:
-    """Say whether a cross-encoder has weights."""
-    return model.attrs["row_builder"] is not None
 
 
 def rows_of_pairs(

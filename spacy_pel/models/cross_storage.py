@@ -16,7 +16,8 @@ import srsly
 from thinc.api import Model
 
 from ..errors import PelError
-from .cross_encoder import has_encoder, make_cross_encoder, new_head, pair_tower, set_encoder
+from .cross_encoder import make_cross_encoder, new_head, pair_tower, set_encoder
+from .encoder import has_encoder
 from .encoder_loader import PretrainedEncoder
 from .weights import (
     load_tokenizer,

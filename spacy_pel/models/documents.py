@@ -11,6 +11,7 @@ from spacy.tokens import Doc, Span
 
 from .shared_rows import SharedRows
 from .token_rows import TokenRows
+from .tokenised_text import PieceOffsets
 
 Encode = Callable[[Iterable[str]], list[Any]]  # texts to what a Rust tokenizer makes of them
 
@@ -55,13 +56,12 @@ class _Pieces:
     def __init__(self, doc: Doc, encoding: Any) -> None:
         self._doc, self._encoding = doc, encoding
         self.ids: list[int] = encoding.ids
-        offsets = np.array(encoding.offsets, dtype="int64").reshape(-1, 2)
-        self._starts, self._ends = offsets[:, 0], offsets[:, 1]
+        self._offsets = PieceOffsets(encoding)
 
     def places(self, start: int, end: int) -> tuple[int, int]:
         """Return the first piece that ends behind character `start`, and the first that begins at `end` or later."""
-        first = int(np.searchsorted(self._ends, start, side="right"))
-        return first, max(first, int(np.searchsorted(self._starts, end, side="left")))
+        first, last = self._offsets.between(start, end)
+        return first, max(first, last)
 
     def windows(self, most: int) -> np.ndarray:
         """Cut them into windows (w, 2), from a piece to that behind the last, of at most `most` pieces."""

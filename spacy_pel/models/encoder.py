@@ -164,8 +164,9 @@ def make_tower(module: Tower) -> Model[Rows, Any]:
 
     Returns:
         A model that maps `Rows` of n things to vectors (n, hidden), or to `Several` each where the pooling keeps
-        several. Its backprop takes the gradient of all vectors (v, hidden) and returns that of every batch's input
-        embeddings: a list of arrays (rows of the batch, its longest row, hidden), in the order of `Rows.batches`.
+        several. Its backprop takes the gradient of all vectors (v, hidden) and returns that of every batch's
+        embeddings, at the `layer` of the tower: a list of arrays (rows of the batch, its longest row, hidden), in the
+        order of `Rows.batches`; None for a batch with a step.
     """
     transformer: Model = PyTorchWrapper_v3(
         module,
@@ -285,3 +286,8 @@ def _from_torch(model: Model, inputs_outputs: tuple, is_train: bool) -> tuple[An
 
 def _refuse(*_: Any) -> Any:
     raise NotImplementedError("Towers are written by `spacy_pel.models.storage.save` (safetensors, JSON), not pickled.")
+
+
+def has_encoder(model: Model) -> bool:
+    """Say whether a bi-encoder or cross-encoder has weights."""
+    return model.attrs["row_builder"] is not None

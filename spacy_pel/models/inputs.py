@@ -205,11 +205,9 @@ def describe(entity: Entity, aliases: str) -> str:
         aliases: "never" leaves them out, "fallback" puts them where there is no definition, "first" puts them before
             it.
     """
-    names = "; ".join(_distinct(entity.name, entity.aliases))
-    if aliases == "never":
+    if aliases == "never" or (aliases == "fallback" and entity.definition):
         return entity.definition
-    if aliases == "fallback":
-        return entity.definition or names
+    names = "; ".join(_distinct(entity.name, entity.aliases))
     return f"{names}. {entity.definition}" if names and entity.definition else names or entity.definition
 
 

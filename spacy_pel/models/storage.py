@@ -19,9 +19,10 @@ from spacy.util import registry
 from thinc.api import Model
 
 from ..kb.kinds import ENTITY, NAMES
-from .bi_encoder import check_reads_names, make_bi_encoder, make_transformer_listener, row_builder, score_of
+from .bi_encoder import make_bi_encoder, make_transformer_listener, row_builder, score_of
 from .encoder import set_transformer, tower_module
 from .encoder_loader import BI_ENCODER, CODES, TOKENIZER, TOWERS, WEIGHTS
+from .encoding import check_reads_names
 from .inputs import RowBuilder
 from .listener import is_listening, set_projection
 from .several_pooling import Codes
@@ -91,7 +92,7 @@ def _digest(settings: dict[str, Any], builder: RowBuilder, weights: dict[str, An
     digest.update(builder.tokenizer.backend_tokenizer.to_str().encode())
     for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(tensor.detach().cpu().contiguous().numpy())
     return digest.hexdigest()
 
 

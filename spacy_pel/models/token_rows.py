@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +20,8 @@ class PaddedBatch(NamedTuple):
     Attributes:
         ids: (n, t) int64, token ids.
         mask: (n, t) bool, True at real tokens.
-        step: None, or (n, t, hidden) float32, added to the input embeddings (the FGSM perturbation).
+        step: None, or (n, t, hidden) float32, added to the embeddings, at the `layer` of the tower (the FGSM
+            perturbation).
         spots: None for one vector a row; or (k, 3) int64, for each of k vectors the row, the first token and the one
             behind the last.
     """
@@ -31,7 +33,7 @@ class PaddedBatch(NamedTuple):
 
 
 class Readable(Protocol):
-    """What a tower encodes: n things, a vector each."""
+    """What a tower encodes: n things, a vector each, or several where its pooling keeps them."""
 
     def __len__(self) -> int: ...
 
@@ -84,7 +86,7 @@ class TokenRows:
         rows = list(rows)
         offsets = np.zeros(len(rows) + 1, dtype="int64")
         np.cumsum([len(row) for row in rows], out=offsets[1:])
-        tokens = np.fromiter((token for row in rows for token in row), dtype="int32", count=int(offsets[-1]))
+        tokens = np.fromiter(chain.from_iterable(rows), dtype="int32", count=int(offsets[-1]))
         return cls(tokens, offsets)
 
     @classmethod

@@ -131,7 +131,7 @@ class KeptCandidates:
 
     def _keep(self, found: dict[str, Candidates]) -> None:
         """Keep what was `found` for mentions that are new, as far as there is room, in the file too."""
-        kept = dict(islice(found.items(), MOST_KEPT - len(self._kept)))
+        kept = dict(islice(found.items(), max(MOST_KEPT - len(self._kept), 0)))
         self._kept |= kept
         if self._path is None or not kept:
             return

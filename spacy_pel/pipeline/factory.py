@@ -86,10 +86,8 @@ def make_linker(
     given = locals()
     settings = LinkSettings(**{key: given[key] for key in SETTINGS})
 
-    from ..training.layouts import check_layout
     from ..training.objective import Objective
 
-    check_layout(layout)
     objective = Objective(loss, adversarial, negatives, layout, mask_names, freeze_entities, distillation)
     if "similarity" not in model.attrs.get("settings", {}):
         advice = 'make it a section with "@architectures": "spacy_pel.BiEncoder.v1"'

@@ -22,15 +22,8 @@ from ..kb.name_owners import names_and_owners
 from ..kb.names.normal_form import distinct_names
 from ..kb.numbering import EntityRows
 from ..kb.several import counts_of, flat
-from ..models.bi_encoder import (
-    count_vectors,
-    encode_entities,
-    encode_names,
-    score_of,
-    stream_entities,
-    stream_names,
-    vector_size,
-)
+from ..models.bi_encoder import score_of, vector_size
+from ..models.encoding import count_vectors, encode_entities, encode_names, stream_entities, stream_names
 from ..search.hybrid import HybridSearch
 from ..search.scored_index import scored
 from ..search.search import Search, VectorSearch

@@ -8,7 +8,7 @@ from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import has_encoder
+from ..models.encoder import has_encoder
 from ..models.encoder_loader import PretrainedEncoder
 
 

@@ -116,7 +116,8 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
     def _check_change(self, field: str, settings: LinkSettings) -> None:
         settings.check_threshold(_similarity(self.model))
         if field == "vectors" and settings.vectors != ENTITY:
-            from ..models.bi_encoder import check_reads_names, has_encoder
+            from ..models.encoder import has_encoder
+            from ..models.encoding import check_reads_names
 
             if has_encoder(self.model):
                 check_reads_names(self.model)
@@ -393,7 +394,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
             PelError: If the encoder or the KB is missing, or if none of the first gold ids is in the KB or there is
                 none.
         """
-        from ..models.bi_encoder import set_encoder
+        from ..models.pretrained import set_encoder
         from .initializing import load_encoder, load_kb
 
         check_first_examples(get_examples, "PelLinker.initialize")

@@ -16,7 +16,8 @@ from ..kb.kinds import ENTITY, NAMES
 from ..kb.names.normal_form import distinct_names, normalized
 from ..kb.several import Vectors
 from ..mentions.gold import GoldMention
-from ..models.bi_encoder import UNREADABLE, encode_entities, encode_names, encode_spans, row_builder, similarities
+from ..models.bi_encoder import row_builder
+from ..models.encoding import UNREADABLE, encode_entities, encode_names, encode_spans, similarities
 from ..search import parts
 from ..tuning.held_out import without_entities, without_name
 from ..tuning.name_weights import GoldFound

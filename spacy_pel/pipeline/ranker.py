@@ -284,9 +284,10 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             PelError: Without a linker and its KB, if none of the first gold ids is in the KB or there is none, or if
                 `candidates` of such a linker are to be kept.
         """
-        from ..models.bi_encoder import encoder_of
-        from ..models.cross_encoder import has_encoder, set_encoder
+        from ..models.cross_encoder import set_encoder
+        from ..models.encoder import has_encoder
         from ..models.listener import listens
+        from ..models.pretrained import encoder_of
         from ..tuning.ranking import RankTuned
 
         check_first_examples(get_examples, "PelRanker.initialize")

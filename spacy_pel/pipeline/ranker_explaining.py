@@ -9,7 +9,7 @@ from spacy.tokens import Span
 
 from ..kb.entity import NIL
 from ..mentions.links import Link
-from ..search.explanation import Explanation, RankedEntity
+from ..search.explanation import Explanation, RankedEntity, held_against
 from ..tuning.decision import strongest
 from ..tuning.ranking import RANKED, decided, in_order, is_doubtful
 from .arguments import check_explained
@@ -47,8 +47,7 @@ def _reason(link: Link, before: Link, ranker: Any) -> str:
     first, second = before.candidates[0][0], link.candidates[0][0]
     order = "the ranker and the linker have the same first" if first == second else f"the linker's first was {first}"
     tuned = ranker.in_force
-    if tuned.in_kb is None or tuned.nil_threshold is None:
+    if tuned.in_kb is None or tuned.nil_threshold is None or link.confidence is None:
         return f"{order}, and the linker calls it NIL" if before.kb_id == NIL else order
-    relation = "is under" if link.kb_id == NIL else "reaches"
-    held = f"the probability that the KB has it, {link.confidence:.3f}"
-    return f"{order}; {held}, {relation} the NIL threshold of {tuned.nil_threshold:.3f}"
+    held = held_against(link, "the probability that the KB has it", link.confidence, tuned.nil_threshold)
+    return f"{order}; {held}"

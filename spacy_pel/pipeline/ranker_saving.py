@@ -17,8 +17,9 @@ from spacy.vocab import Vocab
 
 from ..files.packing import pack_folder, unpack_folder
 from ..files.parts import Layout
-from ..models.cross_encoder import has_encoder, make_cross_encoder
+from ..models.cross_encoder import make_cross_encoder
 from ..models.cross_storage import load, save
+from ..models.encoder import has_encoder
 from ..tuning.ranking import RankTuned
 from .component_files import left_out, read_component, write_component
 

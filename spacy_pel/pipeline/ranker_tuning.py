@@ -21,7 +21,7 @@ from ..tuning.choice import fit_choice
 from ..tuning.decision import Deciding, fit_logistic
 from ..tuning.enough import few_for_threshold
 from ..tuning.nil import NilThreshold, Outcomes, tune_threshold
-from ..tuning.ranking import RankTuned, both_scored_in, decided, digest_of, in_order, is_doubtful
+from ..tuning.ranking import RankTuned, both_scored_in, decided, digest_of, in_order, is_doubtful, scores_by_linker
 from ..tuning.resampling import Interval, nil_elsewhere
 from .notices import warn_if_not_in_force
 from .ranking import scores_of
@@ -186,10 +186,10 @@ def _weight(ranking: Ranking) -> float:
     """What the linker's scores weigh beside the ranker's."""
     features, right = [], []
     for mention, link, own in zip(*ranking, strict=True):
-        ids, theirs = np.array(link.candidates[: len(own)], dtype=object).reshape(-1, 2).T
+        ids = np.array([id_ for id_, _ in link.candidates[: len(own)]], dtype=str)
         there = np.isfinite(own)
-        features.append(np.column_stack([own, theirs.astype(np.float64)])[there])
-        right.append(np.isin(ids.astype(str), mention.ids)[there])
+        features.append(np.column_stack([own, scores_by_linker(link, len(own))])[there])
+        right.append(np.isin(ids, mention.ids)[there])
     if not any(own.any() for own in right):
         raise PelError("no mention has its entity among its candidates: there is nothing to tune a ranker on")
     return fit_choice(features, right, [PRIOR]).weights[0]

@@ -27,7 +27,7 @@ from thinc.api import Model
 from ..files.packing import pack_folder, unpack_folder
 from ..files.temporary import TemporaryFolder
 from ..kb.knowledge_base import KnowledgeBase
-from ..models.bi_encoder import has_encoder
+from ..models.encoder import has_encoder
 from ..models.listener import keep_lenders
 from ..models.storage import load, save, without_weights
 from ..tuning.tuned import Tuned

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from ..errors import PelError
 from ..evaluation.metrics import link_metrics
-from ..evaluation.ranking import CanRank, find_mentions
+from ..evaluation.ranking import CanLink, find_mentions
 from ..mentions.gold import annotated_of
 from ..mentions.ranked import RankedMention
 from ..search.evidence import evidence_of
@@ -29,7 +29,7 @@ from .names_as_mentions import find_for_names
 from .notices import warn_if_not_in_force
 
 
-class CanBeTuned(CanRank, CanFind, Protocol):
+class CanBeTuned(CanLink, CanFind, Protocol):
     """What is tuned: it ranks, and keeps what was tuned."""
 
     name: str

@@ -13,7 +13,7 @@ class Upstream:
     Attributes:
         listener_map: Those that listen, by name.
         session: The training that is going on, or None.
-        outdated: Whether it has changed the weights.
+        outdated: Whether the KB has no vectors of the weights as they are: a training has changed them.
     """
 
     name: str

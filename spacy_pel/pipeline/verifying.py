@@ -12,8 +12,8 @@ from spacy.vocab import Vocab
 from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.verify import verify as verify_kb
-from ..models.bi_encoder import encode_entities, encode_spans
 from ..models.cross_encoder import score_pairs
+from ..models.encoding import encode_entities, encode_spans
 from ..models.listener import listens
 from .kb_of_pipeline import LAYOUT
 from .linker import PelLinker

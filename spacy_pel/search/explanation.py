@@ -185,16 +185,20 @@ def _parts(found: Found, i: int, entity: Entity) -> Parts:
     return Parts(**values)
 
 
+def held_against(link: Link, what: str, value: float, threshold: float) -> str:
+    """How the `value` that decides on NIL compares with its threshold. what: what it is."""
+    relation = "is under" if link.kb_id == NIL else "reaches"
+    return f"{what}, {value:.3f}, {relation} the NIL threshold of {threshold:.3f}"
+
+
 def _reason(link: Link, candidates: list[ScoredEntity], filtered: list[ScoredEntity], threshold: float | None) -> str:
     if not candidates:
         return "it has no candidate: no word piece, or no entity that the settings allow"
     if threshold is None:
         return "there is no NIL threshold, so the best candidate is taken"
-    relation = "is under" if link.kb_id == NIL else "reaches"
     if link.confidence is not None:
-        held = f"the probability that the KB has it, {link.confidence:.3f}"
-        return f"{held}, {relation} the NIL threshold of {threshold:.3f}"
-    reason = f"the best score, {candidates[0].score:.3f}, {relation} the NIL threshold of {threshold:.3f}"
+        return held_against(link, "the probability that the KB has it", link.confidence, threshold)
+    reason = held_against(link, "the best score", candidates[0].score, threshold)
     if link.kb_id == NIL and filtered and filtered[0].score >= threshold:
         reason += f"; {filtered[0].id} would reach it, with {filtered[0].score:.3f}, but the settings do not allow it"
     return reason

@@ -14,7 +14,7 @@ from ..kb.allowed import Allowed
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import LongForms, long_forms
 from ..mentions.other_names import OtherNames, other_names
-from ..models.bi_encoder import UNREADABLE, encode_spans
+from ..models.encoding import UNREADABLE, encode_spans
 from .evidence import evidence
 from .search import Found, Queries, Scored, Search
 

@@ -21,23 +21,16 @@ from ..kb.kept import KeptByArray
 from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, EntityRows, is_among
 from ..kb.several import Vectors, flat
-from ..models.bi_encoder import (
-    all_similarities,
-    encode_entity_rows,
-    has_several_vectors,
-    row_builder,
-    score_of,
-    vector_size,
-    vectors_per_entity,
-)
+from ..models.bi_encoder import row_builder, score_of, vector_size
+from ..models.encoding import all_similarities, encode_entity_rows, has_several_vectors, vectors_per_entity
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.token_rows import TokenRows
 from .scored_index import AnyIndex, scored
 from .search import VectorSearch
 
 MAX_AGE = 1  # updates by which the vectors may lag when they are searched
-# Between the lines of `spacy train`: on a terminal only, and gone when it is full
 Numbers = TypeVar("Numbers", EntityPlaces, EntityRows)
+# Between the lines of `spacy train`: on a terminal only, and gone when it is full
 BAR: dict[str, Any] = {"unit": "ent", "unit_scale": True, "leave": False, "disable": None}
 
 
@@ -89,19 +82,19 @@ class _Renumbered(Generic[Numbers]):
 
     Args:
         index: Of n entities, numbered from 0.
-        names: Their other numbers (n,), ascending.
+        others: Their other numbers (n,), ascending.
     """
 
-    def __init__(self, index: AnyIndex, names: Numbers) -> None:
+    def __init__(self, index: AnyIndex, others: Numbers) -> None:
         self._index = index
-        self._names: Numbers = names
-        self._within = KeptByArray(lambda within: EntityRows(is_among(names, within).nonzero()[0]))
+        self._others: Numbers = others
+        self._within = KeptByArray(lambda within: EntityRows(is_among(others, within).nonzero()[0]))
 
     def search(self, queries: Vectors, k: int, within: Numbers | None = None) -> tuple[np.ndarray, Numbers]:
         """What the index finds, by the other numbers, in which `within` is too."""
         numbers = None if within is None else self._within(within)
         scores, found = self._index.search(queries, k, within=numbers)
-        return scores, cast(Numbers, np.where(found < 0, found, self._names[found]))
+        return scores, cast(Numbers, np.where(found < 0, found, self._others[found]))
 
 
 class LiveIndex:

@@ -13,7 +13,9 @@ from ..kb.several import Vectors
 NONE = -1
 
 
-class _Index(Protocol):
+class CanSearch(Protocol):
+    """An index of entities: for m queries the scores (m, k) and numbers (m, k) of the `k` best, best first."""
+
     def search(self, queries: Vectors, k: int) -> tuple[np.ndarray, np.ndarray]: ...
 
 
@@ -27,7 +29,7 @@ class Rescored:
         scores: From m queries and the numbers (n,) of entities to their scores (m, n) now.
     """
 
-    index: _Index
+    index: CanSearch
     depth: int
     scores: Callable[[Vectors, np.ndarray], np.ndarray]
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import srsly
 import torch
 from spacy.tokens import Span
 from torch.nn.functional import kl_div, log_softmax
 
 from ..checks import check_count, check_number, check_text, text_list
 from ..errors import PelError
+from ..files.json_lines import numbered_lines, parse_object
 from .draws import NONE
 from .layouts import TrainingBatch
 from .negatives import DrawnNegatives
@@ -61,18 +62,19 @@ class Distillation:
         Raises:
             PelError: The file is missing, or a line of it is broken.
         """
-        number = 0
-        found: dict[str, Target] = {}
+        return dict(self._read())
+
+    def _read(self) -> Iterator[tuple[str, Target]]:
+        number = 1
         try:
-            lines: Iterator[Any] = iter(srsly.read_jsonl(self.path))
-            for number, line in enumerate(lines, 1):  # noqa: B007  (told where it ends)
-                found[line["mention"]] = Target.of(line)
+            for number, line in numbered_lines(Path(self.path)):  # noqa: B007  (told where it ends)
+                record = parse_object(line, '{"mention": …, "ids": […], "scores": […]}')
+                yield record["mention"], Target.of(record)
         except (OSError, ValueError, KeyError, TypeError, PelError) as error:
             raise PelError(
-                f"{SECTION}: {self.path}, line {max(number, 1)}, holds no targets ({error!r}); write the file with "
+                f"{SECTION}: {self.path}, line {number}, holds no targets ({error!r}); write the file with "
                 "`spacy pel distil`."
             ) from error
-        return found
 
     def loss(self, scores: torch.Tensor, targets: torch.Tensor, logit_scale: float) -> torch.Tensor:
         """The loss (m,) of mentions; 0 of those without a target.

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from ..kb.several import Vectors
+from ..search.rescored import NONE, CanSearch
 
-NONE = -1
-
-Scored = tuple[np.ndarray, np.ndarray]  # the scores and places of entities, best first
-
-
-class CanSearch(Protocol):
-    """An index of entities: for m queries the scores (m, k) and places (m, k) of the `k` best, best first."""
-
-    def search(self, queries: Vectors, k: int) -> tuple[np.ndarray, np.ndarray]: ...
+ScoredPlaces = tuple[np.ndarray, np.ndarray]  # the scores and places of entities, best first
 
 
-def best_wrong(index: CanSearch, queries: Vectors, correct: Sequence[Sequence[int]], depth: int) -> list[Scored]:
+def best_wrong(index: CanSearch, queries: Vectors, correct: Sequence[Sequence[int]], depth: int) -> list[ScoredPlaces]:
     """Search the `depth` best wrong entities of every mention.
 
     Args:
@@ -34,7 +26,7 @@ def best_wrong(index: CanSearch, queries: Vectors, correct: Sequence[Sequence[in
     return [(s[w][:depth], p[w][:depth]) for s, p, w in zip(scores, places, wrong, strict=True)]
 
 
-def softmax_without_replacement(rng: np.random.Generator, found: Scored, n: int, logit_scale: float) -> list[int]:
+def softmax_without_replacement(rng: np.random.Generator, found: ScoredPlaces, n: int, logit_scale: float) -> list[int]:
     """Draw `n` different ones of the entities found, by the softmax of their training logits (Zhang & Stratos 2021,
     eq. 8): the largest of logits + Gumbel noise are such a draw."""
     scores, places = found
@@ -57,7 +49,7 @@ def independent(
     n_entities: int,
     own: Sequence[int],
     n: int,
-    found: Scored | None,
+    found: ScoredPlaces | None,
     n_hard: int,
     logit_scale: float,
 ) -> tuple[np.ndarray, np.ndarray] | None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 
 from ..errors import PelError
+
+
+class Update(NamedTuple):
+    """An update of the weights: the mean loss of its mentions and the norm of its gradient before it was clipped."""
+
+    loss: float
+    gradient_norm: float
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ..checks import check_choice
 from ..models.scoring.bags import Given
 from ..models.scoring.score import Score
 from .negatives import NONE, DrawnNegatives
@@ -116,16 +115,6 @@ def shared(
 
 
 LAYOUTS = {"shared": shared, "per_mention": per_mention}
-
-
-def check_layout(name: str) -> str:
-    """Return `name`.
-
-    Raises:
-        PelError: There is no such layout.
-    """
-    check_choice("[components.pel_linker]", "layout", name, LAYOUTS)
-    return name
 
 
 def _first_of_each(gold: np.ndarray) -> np.ndarray:

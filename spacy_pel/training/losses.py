@@ -14,12 +14,12 @@ import torch
 from torch.nn.functional import softplus
 
 from ..checks import check_choice, check_number, refused
+from ..models.scoring.dual import SIMILARITIES
+from ..models.scoring.score import MASKED
 
-MASKED = -1e30  # finite, so that a row with no negatives has gradient 0 and not nan
 SMALLEST_GRADIENT = 1e-20
 SECTION = "[components.pel_linker.loss]"
 LARGEST_ALPHA = 10_000
-SIMILARITIES = ("dot", "cosine")
 AUTO = "auto"
 ORIGINS = [i / 100 for i in range(-100, 101)]  # that "auto" chooses from
 

@@ -15,7 +15,7 @@ from ..kb.several import Vectors
 from .draws import (
     NONE,
     CanSearch,
-    Scored,
+    ScoredPlaces,
     best_wrong,
     independent,
     softmax_without_replacement,
@@ -92,7 +92,7 @@ class NegativeSampler(ABC):
         check_count(SECTION, "pool", self.pool)
         if self.draw != "top" and self.pool < self.n_hard:
             raise PelError(
-                f"[components.pel_linker.negatives]: pool = {self.pool} is less than the {self.n_hard} hard negatives "
+                f"{SECTION}: pool = {self.pool} is less than the {self.n_hard} hard negatives "
                 "that are drawn from it; make it larger."
             )
         check_count(SECTION, "rescored", self.rescored)
@@ -155,7 +155,12 @@ class NegativeSampler(ABC):
         return DrawnNegatives(places, log_q, n_hard)
 
     def _different(
-        self, rng: np.random.Generator, own: Sequence[int], n_entities: int, found: Scored | None, logit_scale: float
+        self,
+        rng: np.random.Generator,
+        own: Sequence[int],
+        n_entities: int,
+        found: ScoredPlaces | None,
+        logit_scale: float,
     ) -> list[int]:
         """Draw the negatives of one mention, hard ones first, none twice; `n` of them, or all there are."""
         hard: list[int] = []

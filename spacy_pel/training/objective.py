@@ -11,7 +11,7 @@ from spacy.util import logger
 from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
 
-from ..checks import check_flag, check_number, refused
+from ..checks import check_choice, check_flag, check_number, refused
 from ..errors import PelError
 from ..kb.several import Several
 from ..models.encoder import is_frozen, token_batches
@@ -21,7 +21,7 @@ from ..models.token_rows import TokenRows
 from .adversarial import ALL, FGSM
 from .adversarial import SECTION as FGSM_SECTION
 from .distillation import Distillation
-from .layouts import TrainingBatch
+from .layouts import LAYOUTS, TrainingBatch
 from .losses import Loss, ProxyLoss, score_gradient
 from .negatives import NegativeSampler
 
@@ -58,6 +58,7 @@ class Objective:
             if getattr(self.adversarial, "tokens", None) == ALL:
                 raise PelError(f'{FGSM_SECTION}: tokens = "all" is of a pel_ranker; a pel_linker has "entity" only.')
         _check_kind("negatives", self.negatives, "sample", '"@misc": "spacy_pel.MixedNegatives.v1"')
+        check_choice("[components.pel_linker]", "layout", self.layout, LAYOUTS)
         check_number("[components.pel_linker]", "mask_names", self.mask_names, least=0, most=1)
         check_flag("[components.pel_linker]", "freeze_entities", self.freeze_entities)
         if self.loss.needs_log_q and (self.layout != "per_mention" or self.negatives.draw != "iid"):

@@ -47,7 +47,9 @@ class AdamW(Optimizer):
         Raises:
             PelError: A number is out of its range.
         """
-        check_number(SECTION, "max_gradient_norm", max_gradient_norm, over=0, hint=", or null for no clipping")
+        check_number(
+            SECTION, "max_gradient_norm", max_gradient_norm, over=0, optional=True, hint=" (null) for no clipping"
+        )
         for key, decay in (("beta1", beta1), ("beta2", beta2)):
             check_number(SECTION, key, decay, least=0, most=LARGEST_DECAY)
         check_number(SECTION, "eps", eps, over=0)

@@ -17,7 +17,7 @@ from ..models.cross_encoder import behind_separator, pair_tower, rows_of_pairs
 from ..models.encoder import predicts_as_it_learns, set_layer, token_batches
 from ..models.token_rows import TokenRows
 from .adversarial import ALL, FGSM
-from .gradients import dropped_on_error, finish
+from .gradients import Update, dropped_on_error, finish
 from .losses import CrossEntropyLoss, score_gradient
 from .waiting import waiting_for_mentions
 
@@ -50,11 +50,13 @@ class RankingSession:
 
     Attributes:
         n_mentions: How many have given gradients since the latest update.
+        latest: The latest update; None before the first, and after a batch without mentions.
     """
 
     def __init__(self, model: Model, adversarial: FGSM | None) -> None:
         self.model = model
         self.adversarial = adversarial
+        self.latest: Update | None = None
         self._learns = waiting_for_mentions("pel_ranker")
         if adversarial is not None:
             set_layer(model, adversarial.layer, "[components.pel_ranker.adversarial]")
@@ -62,7 +64,7 @@ class RankingSession:
 
     def drop_gradients(self) -> None:
         """Forget what has been accumulated since the latest update."""
-        self.n_mentions = 0
+        self.n_mentions, self._loss = 0, 0.0
         pair_tower(self.model).zero_grad()
 
     def accumulate(self, choices: Sequence[Choice]) -> float:
@@ -76,7 +78,7 @@ class RankingSession:
             return 0.0
         with dropped_on_error(self.drop_gradients):
             value = self._accumulate(choices)
-        self.n_mentions += len(choices)
+        self.n_mentions, self._loss = self.n_mentions + len(choices), self._loss + value
         return value / len(choices)
 
     def _accumulate(self, choices: Sequence[Choice]) -> float:
@@ -124,10 +126,12 @@ class RankingSession:
         """
         self._learns(self.n_mentions > 0)
         if not self.n_mentions:
+            self.latest = None
             return False
         with dropped_on_error(self.drop_gradients):
-            finish([pair_tower(self.model)], self.n_mentions, max_norm)
-        self.n_mentions = 0
+            norm = finish([pair_tower(self.model)], self.n_mentions, max_norm)
+        self.latest = Update(self._loss / self.n_mentions, norm)
+        self.n_mentions, self._loss = 0, 0.0
         return True
 
 

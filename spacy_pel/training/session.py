@@ -17,8 +17,9 @@ from ..kb.knowledge_base import KnowledgeBase
 from ..kb.numbering import EntityPlaces, both_ways
 from ..kb.several import Vectors
 from ..mentions.gold import GoldMention, mentions_to_learn, with_successors
-from ..models.bi_encoder import in_numpy, row_builder, score_of
+from ..models.bi_encoder import row_builder, score_of
 from ..models.encoder import freeze, set_layer, tower_module
+from ..models.encoding import in_numpy
 from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
 from ..search.find import AllowedFor
@@ -26,20 +27,13 @@ from ..search.live import LiveIndex, LivePart
 from ..search.rescored import Rescored
 from .adversarial import SECTION as FGSM_SECTION
 from .distillation import Taught, mention_key, with_targets, with_taught
-from .gradients import dropped_on_error, finish
+from .gradients import Update, dropped_on_error, finish
 from .layouts import LAYOUTS, TrainingBatch
 from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate, loss_and_gradients, with_origin
 from .waiting import waiting_for_mentions, waiting_for_refresh, waiting_for_targets
-
-
-class Update(NamedTuple):
-    """An update of the weights: the mean loss of its mentions and the norm of its gradient before it was clipped."""
-
-    loss: float
-    gradient_norm: float
 
 
 class LatestDraw(NamedTuple):

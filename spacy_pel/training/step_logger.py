@@ -23,15 +23,16 @@ SECTION = "[training.logger]"
 class StepLogger:
     """A logger for `[training.logger]`: prints what `spacy.ConsoleLogger.v1` does, and logs every update to a file.
 
-    A line is the JSON object `{"pipe", "step", "seconds", "loss", "gradient_norm"}`: a linker, the number of the step,
-    the seconds since training began, with all that came between, and what the latest `Update` of its training has.
+    A line is the JSON object `{"pipe", "step", "seconds", "loss", "gradient_norm"}`: a linker or ranker, the number of
+    the step, the seconds since training began, with all that came between, and what the latest `Update` of its training
+    has.
 
-    With a `hardness_pool` some lines have "hard_in_best" and "hard_mean_rank" too: how many of the hard negatives of
-    the latest batch are among the best 4 wrong entities of their mentions, whose vectors are those of that draw, under
-    the present weights of the entity tower, and their mean rank, over that pool and the hard negatives themselves (see
-    `spacy_pel.training.hardness.hardness`); and "updates_since_refresh", how old the vectors were that these were
-    searched among. The last of every `hardness_every` steps is such a line: where negatives are refreshed as often, at
-    the first, it is the one at which they are oldest. Each of these lines costs the encoding of the pool.
+    With a `hardness_pool` some lines of a linker have "hard_in_best" and "hard_mean_rank" too: the share of the hard
+    negatives of the latest batch that are among the best 4 wrong entities of their mentions, whose vectors are those of
+    that draw, under the present weights of the entity tower, and their mean rank, over that pool and the hard negatives
+    themselves (see `spacy_pel.training.hardness.hardness`); and "updates_since_refresh", how old the vectors were that
+    these were searched among. The last of every `hardness_every` steps is such a line: where negatives are refreshed as
+    often, at the first, it is the one at which they are oldest. Each of these lines costs the encoding of the pool.
 
     Attributes:
         path: The file.

@@ -32,16 +32,10 @@ def without_name(found: Found, parts: Mapping[str, Mapping[str, float]], depth: 
     reached = np.ones(len(found.ids), dtype=bool)
     for place in places.values():
         reached[place] = any((side > side[place]).sum() < depth for side in sides)
-    return _kept(found._replace(parts=values), reached)
+    return found._replace(parts=values).only(np.flatnonzero(reached).tolist())
 
 
 def without_entities(gold: GoldFound) -> GoldFound:
     """A mention as if the KB lacked all that it may mean: it is NIL."""
-    return GoldFound(gold.mention._replace(ids=(NIL,)), _kept(gold.found, ~gold.right()))
-
-
-def _kept(found: Found, kept: np.ndarray) -> Found:
-    ids = [id_ for id_, own in zip(found.ids, kept.tolist(), strict=True) if own]
-    return found._replace(
-        ids=ids, scores=found.scores[kept], parts={key: own[kept] for key, own in found.parts.items()}
-    )
+    others = np.flatnonzero(~gold.right()).tolist()
+    return GoldFound(gold.mention._replace(ids=(NIL,)), gold.found.only(others))

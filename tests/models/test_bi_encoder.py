@@ -15,21 +15,13 @@ from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 from transformers import AutoTokenizer
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import (
-    UNREADABLE,
-    encode_entities,
-    encode_entity_rows,
-    encode_spans,
-    make_bi_encoder,
-    row_builder,
-    set_encoder,
-    stream_entities,
-    vector_size,
-)
+from spacy_pel.models.bi_encoder import make_bi_encoder, row_builder, vector_size
 from spacy_pel.models.cross_encoder import make_cross_encoder
 from spacy_pel.models.cross_encoder import set_encoder as set_cross_encoder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.encoding import UNREADABLE, encode_entities, encode_entity_rows, encode_spans, stream_entities
+from spacy_pel.models.pretrained import set_encoder
 from spacy_pel.models.storage import fingerprint, load, mention_fingerprint, save
 
 

@@ -10,14 +10,9 @@ from tiny import ENTITIES, links, make_docs, make_kb, make_pipeline, train, writ
 from transformers import AutoTokenizer
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import (
-    encode_mention_rows,
-    encode_names,
-    encode_spans,
-    make_document_encoder,
-    row_builder,
-)
+from spacy_pel.models.bi_encoder import make_document_encoder, row_builder
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoding import encode_mention_rows, encode_names, encode_spans
 from spacy_pel.models.inputs import RowBuilder, RowSettings, add_markers
 from spacy_pel.models.storage import fingerprint
 

@@ -8,8 +8,9 @@ import torch
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoding import encode_entity_rows
 from spacy_pel.models.precision import _cpu_has_bf16, check_precision, compute_dtype
 from spacy_pel.models.token_rows import TokenRows
 

@@ -9,7 +9,8 @@ import transformers
 from tiny import ENTITIES, make_examples, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
+from spacy_pel.models.encoding import encode_entity_rows
 from spacy_pel.models.storage import load, save
 
 FAMILIES = {

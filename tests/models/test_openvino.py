@@ -13,9 +13,10 @@ import torch
 from tiny import ENTITIES, SENTENCES, add_ruler, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, make_bi_encoder, row_builder
+from spacy_pel.models.bi_encoder import make_bi_encoder, row_builder
 from spacy_pel.models.cross_encoder import make_cross_encoder
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoding import encode_entity_rows, encode_mention_rows
 from spacy_pel.models.openvino import CompiledTransformer
 from spacy_pel.models.precision import compute_dtype
 from spacy_pel.models.predictions import for_predictions

@@ -8,8 +8,9 @@ import torch
 from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoding import encode_entity_rows, encode_mention_rows
 from spacy_pel.models.storage import fingerprint, load, save
 
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from tiny import make_docs, make_kb, make_pipeline, train, write_encoder
 
-from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoding import encode_mention_rows
 from spacy_pel.models.predictions import for_predictions
 
 

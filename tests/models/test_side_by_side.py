@@ -11,7 +11,8 @@ import torch
 from tiny import ENTITIES, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.models import encoder as towers
-from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
+from spacy_pel.models.encoding import encode_entity_rows
 from spacy_pel.models.side_by_side import MOST_AT_ONCE, side_by_side
 
 

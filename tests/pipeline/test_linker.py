@@ -36,8 +36,8 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GOLD_GROUP
-from spacy_pel.models.bi_encoder import encode_spans
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.encoding import encode_spans
 from spacy_pel.search import find
 from spacy_pel.tuning.ranking import RankTuned
 from spacy_pel.tuning.tuned import Tuned

@@ -15,7 +15,7 @@ from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
-from spacy_pel.models.bi_encoder import encode_entities, encode_names, encode_spans
+from spacy_pel.models.encoding import encode_entities, encode_names, encode_spans
 from spacy_pel.pipeline import names_as_mentions
 from spacy_pel.pipeline.names_as_mentions import find_for_names
 from spacy_pel.pipeline.tuning import tune_to_kb

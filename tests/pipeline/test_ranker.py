@@ -32,9 +32,9 @@ from spacy_pel.kb.entity import NIL, Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.links import Link
-from spacy_pel.models.bi_encoder import encoder_of
 from spacy_pel.models.encoder import freeze
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.pretrained import encoder_of
 from spacy_pel.pipeline import candidates as candidates_file
 from spacy_pel.pipeline.candidates import KeptCandidates
 from spacy_pel.pipeline.choices import Choices
@@ -514,6 +514,16 @@ def test_only_so_many_candidates_are_kept(nlp, linker, asked, tmp_path, monkeypa
     assert first == kept.of(mentions) == KeptCandidates(linker, 4).of(mentions)
     assert len(asked) == 3 * N_MENTIONS - 5
     assert len((tmp_path / "candidates.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_file_with_more_candidates_than_are_kept_gets_no_more(nlp, linker, tmp_path, monkeypatch):
+    mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
+    file = tmp_path / "candidates.jsonl"
+    KeptCandidates(linker, 4, file).of(mentions[:3])
+    there = file.read_bytes()
+    monkeypatch.setattr("spacy_pel.pipeline.candidates.MOST_KEPT", 2)
+    assert KeptCandidates(linker, 4, file).of(mentions) == KeptCandidates(linker, 4).of(mentions)
+    assert file.read_bytes() == there
 
 
 def test_a_file_of_candidates_that_another_training_has_replaced_stays_as_it_is(nlp, linker, tmp_path):

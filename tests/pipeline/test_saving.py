@@ -20,11 +20,12 @@ from tiny import ENTITIES, make_docs, make_kb, make_pipeline, write_encoder
 from spacy_pel.errors import PelError
 from spacy_pel.files.parts import write_state
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.models.bi_encoder import make_bi_encoder, set_encoder
+from spacy_pel.models.bi_encoder import make_bi_encoder
 from spacy_pel.models.cross_encoder import make_cross_encoder
 from spacy_pel.models.cross_encoder import set_encoder as set_cross_encoder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.pretrained import set_encoder
 from spacy_pel.tuning.tuned import Tuned
 
 KILLS = 12

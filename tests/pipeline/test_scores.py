@@ -13,9 +13,11 @@ from spacy_pel import evaluate
 from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.several import counts_of, flat
-from spacy_pel.models.bi_encoder import encode_entities, encode_spans, encoder_of, score_of
+from spacy_pel.models.bi_encoder import score_of
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.encoding import encode_entities, encode_spans
+from spacy_pel.models.pretrained import encoder_of
 from spacy_pel.models.scoring.bags import given
 from spacy_pel.search import scored_index
 from spacy_pel.search.parts import NAMES, SIMILARITY

@@ -23,10 +23,9 @@ from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.evaluate import evaluate
-from spacy_pel.models.bi_encoder import UNREADABLE, encode_names, encode_spans
-from spacy_pel.models.cross_encoder import has_encoder
-from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoder import has_encoder, tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.encoding import UNREADABLE, encode_names, encode_spans
 from spacy_pel.models.lent_rows import rows_of_states
 from spacy_pel.models.listener import lent_states
 

@@ -14,7 +14,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.verify import verify
-from spacy_pel.models.bi_encoder import encode_entities, encode_spans
+from spacy_pel.models.encoding import encode_entities, encode_spans
 from spacy_pel.models.storage import fingerprint
 
 SHARED = [  # names that several have, and one that an entity has twice

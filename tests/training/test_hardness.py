@@ -10,7 +10,7 @@ import srsly
 from tiny import make_kb, make_pipeline, train, unit_vectors, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.models.bi_encoder import encode_entity_rows
+from spacy_pel.models.encoding import encode_entity_rows
 from spacy_pel.training.hardness import hardness
 from spacy_pel.training.session import LatestDraw
 from spacy_pel.training.step_logger import StepLogger

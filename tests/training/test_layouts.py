@@ -8,8 +8,10 @@ import torch
 
 from spacy_pel.errors import PelError
 from spacy_pel.models.scoring.dual import Dual
-from spacy_pel.training.layouts import check_layout, per_mention, shared
-from spacy_pel.training.negatives import DrawnNegatives
+from spacy_pel.training.layouts import per_mention, shared
+from spacy_pel.training.losses import ProxyLoss
+from spacy_pel.training.negatives import DrawnNegatives, RandomNegatives
+from spacy_pel.training.objective import Objective
 
 GOLD = np.array([4, 9])
 CORRECT = [[4, 5], [9]]
@@ -42,7 +44,7 @@ def test_pair_scores_are_dot_products_of_the_named_rows(layout):
 
 def test_an_unknown_layout_is_named():
     with pytest.raises(PelError, match="layout is 'both'; choose one of shared, per_mention"):
-        check_layout("both")
+        Objective(ProxyLoss(), None, RandomNegatives(), "both")
 
 
 def test_per_mention_with_the_golds_of_the_batch():

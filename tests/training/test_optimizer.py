@@ -92,7 +92,7 @@ def test_an_array_of_another_size_begins_anew():
     ("make", "named"),
     [
         (lambda: AdamW(0.1, max_gradient_norm=-1.0), "max_gradient_norm = -1.0"),
-        (lambda: AdamW(0.1, max_gradient_norm=0.0), "null for no clipping"),
+        (lambda: AdamW(0.1, max_gradient_norm=0.0), r"more than 0, or None \(null\) for no clipping"),
         (lambda: make_warmup_linear(0.1, 0), "total_steps = 0"),
         (lambda: make_warmup_linear(0.1, 10, 10), "warmup_share = 10"),
         (lambda: ProxyLoss(0.0), "alpha = 0.0"),
@@ -104,6 +104,10 @@ def test_an_array_of_another_size_begins_anew():
 def test_settings_that_would_teach_nothing(make, named):
     with pytest.raises(PelError, match=named):
         make()
+
+
+def test_no_clipping_is_none():
+    assert AdamW(0.1, max_gradient_norm=None).max_gradient_norm is None
 
 
 def test_the_warm_up_is_a_share_of_all_steps():

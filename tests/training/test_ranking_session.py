@@ -64,6 +64,18 @@ def test_the_loss_is_cross_entropy_over_the_candidates(choices):
     np.testing.assert_allclose(gradient[:, 0], flat.grad.numpy(), atol=1e-6)
 
 
+def test_the_latest_update_is_told_as_that_of_a_linker_is(model, choices):
+    session = RankingSession(model, None)
+    assert session.latest is None
+    losses = [session.accumulate(choices[:2]), session.accumulate(choices[2:5])]
+    session.finish_gradients(None)
+    assert session.latest.loss == pytest.approx((2 * losses[0] + 3 * losses[1]) / 5)
+    norm = torch.linalg.vector_norm(torch.cat([p.grad.ravel() for p in pair_tower(model).parameters()]))
+    assert session.latest.gradient_norm == pytest.approx(norm.item(), rel=1e-4)
+    session.finish_gradients(None)
+    assert session.latest is None
+
+
 def test_a_candidate_that_is_neither_takes_no_part(choices):
     one = choices[0]
     neither = one.right.index(False)

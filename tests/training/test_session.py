@@ -25,8 +25,9 @@ from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.numbering import is_among
 from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
-from spacy_pel.models.bi_encoder import encode_entity_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoding import encode_entity_rows
 from spacy_pel.search.search import Queries
 from spacy_pel.training import session
 from spacy_pel.training.callbacks import RefreshNegatives

@@ -18,8 +18,9 @@ from wasabi import msg
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder, score_of
+from spacy_pel.models.bi_encoder import row_builder, score_of
 from spacy_pel.models.encoder import token_batches, tower_module
+from spacy_pel.models.encoding import encode_mention_rows
 from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.layouts import shared

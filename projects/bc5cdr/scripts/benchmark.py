@@ -25,8 +25,9 @@ from wasabi import msg
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_entity_rows, encode_mention_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
 from spacy_pel.models.encoder import tower_module
+from spacy_pel.models.encoding import encode_entity_rows, encode_mention_rows
 from spacy_pel.training.adversarial import FGSM
 from spacy_pel.training.negatives import MixedNegatives
 

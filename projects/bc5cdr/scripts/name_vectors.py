@@ -20,7 +20,8 @@ from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.kb.index.best import best
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_of
-from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder, vector_size
+from spacy_pel.models.bi_encoder import row_builder, vector_size
+from spacy_pel.models.encoding import encode_mention_rows
 from spacy_pel.search.search import VectorSearch
 
 AT_ONCE = 8192

@@ -19,8 +19,8 @@ from tqdm import tqdm
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.evaluation.scorer import score_links
 from spacy_pel.kb.loader import KBFromDisk
-from spacy_pel.models.bi_encoder import set_encoder
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.pretrained import set_encoder
 from spacy_pel.training.callbacks import RefreshNegatives
 from spacy_pel.training.hardness import BEST, hardness
 from spacy_pel.training.memory import keep_freed_memory

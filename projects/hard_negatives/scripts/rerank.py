@@ -41,8 +41,8 @@ from spacy_pel.files.atomic import write_lines
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.entity import Entity
 from spacy_pel.mentions.gold import GoldMention, gold_of
-from spacy_pel.models.bi_encoder import UNREADABLE, encode_entities, encode_spans, similarities
 from spacy_pel.models.cross_encoder import score_pairs
+from spacy_pel.models.encoding import UNREADABLE, encode_entities, encode_spans, similarities
 from spacy_pel.training.distillation import mention_key
 
 JOINT = "joint"

@@ -131,11 +131,12 @@ def run(
     settings = settings_of(score, p, draw, steps, rate, seed, name)
     folder, metrics = Path("training") / name / run_name(settings), Path("metrics") / name / run_file(settings)
     seconds = train(folder, config_of(settings, name), gpu_id)
-    metrics.parent.mkdir(parents=True, exist_ok=True)
     command("pel", "index", folder / "model-last", kb_of(name), folder / "linker", "--gpu-id", gpu_id)
-    known = ("--train", corpus_of(name, "train"), "--output", metrics, "--gpu-id", gpu_id)
+    raw = folder / "metrics.json"
+    known = ("--train", corpus_of(name, "train"), "--output", raw, "--gpu-id", gpu_id)
     command("pel", "evaluate", folder / "linker", corpus_of(name, "dev"), *known)
-    found: Any = srsly.read_json(metrics)
+    found: Any = srsly.read_json(raw)
+    metrics.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(metrics, {**found, **settings, "training_seconds": seconds})
     clear(folder, ("linker",) if not keep else ())
 

@@ -17,9 +17,10 @@ from tqdm import tqdm, trange
 
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.kb.knowledge_base import KnowledgeBase
-from spacy_pel.models.bi_encoder import make_bi_encoder, row_builder, set_encoder
+from spacy_pel.models.bi_encoder import make_bi_encoder, row_builder
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
+from spacy_pel.models.pretrained import set_encoder
 from spacy_pel.models.token_rows import TokenRows
 from spacy_pel.training.losses import CrossEntropyLoss, Loss, ProxyLoss
 from spacy_pel.training.negatives import MixedNegatives

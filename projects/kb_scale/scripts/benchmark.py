@@ -31,7 +31,8 @@ from spacy_pel.kb.names.name_index import NameMatch
 from spacy_pel.kb.numbering import EntityRows
 from spacy_pel.kb.readers import read
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_entities, encode_mention_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
+from spacy_pel.models.encoding import encode_entities, encode_mention_rows
 from spacy_pel.pipeline.kb_of_pipeline import kb_ignored
 
 BLOCK, JITTER, SEED, ROUNDS = 50_000, 0.3, 0, 5

@@ -20,7 +20,8 @@ from benchmark import EXACTLY, SEED, exact_rows, jittered
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.models.bi_encoder import encode_mention_rows, row_builder
+from spacy_pel.models.bi_encoder import row_builder
+from spacy_pel.models.encoding import encode_mention_rows
 
 K = 64
 

@@ -12,7 +12,7 @@ from ..pooling import Pooling
 from .bags import Given
 from .score import Score
 
-SIMILARITIES = ("cosine", "dot")
+SIMILARITIES = ("dot", "cosine")
 
 
 @dataclass(frozen=True)

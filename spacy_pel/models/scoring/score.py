@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from typing import Any, ClassVar
+from dataclasses import asdict
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -72,7 +72,7 @@ class Score(ABC):
     @property
     def setting(self) -> dict[str, Any] | None:
         """The section of a config that makes this score; None for what a bi-encoder without one has."""
-        return {"@architectures": self.registered, **(asdict(self) if is_dataclass(self) else {})}
+        return {"@architectures": self.registered, **asdict(cast(Any, self))}
 
     def check(self, settings: Mapping[str, Any]) -> None:
         """Check that it goes with the other settings of a bi-encoder.
