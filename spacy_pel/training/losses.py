@@ -40,8 +40,8 @@ class ProxyLoss:
         margin: δ.
         origin: Taken from every score before. The paper's is 0: it parts right and wrong at a cosine of 0. Those of a
             pretrained encoder lie around another number, and training has to move them first. "auto": a training takes
-            the number by which the loss of its first batch is least, before it changes anything (see `fitted`); that is
-            the default of `pel_linker`.
+            the number by which the loss of those mentions of its first batch that have negatives is least, before it
+            changes anything (see `fitted`); that is the default of `pel_linker`. Until a batch has some, it is 0.
 
     Raises:
         PelError: alpha is not more than 0, margin no difference of two cosines, or origin neither a cosine nor "auto".

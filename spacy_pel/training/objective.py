@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from spacy.util import logger
 from thinc.api import Model, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d
+from torch.nn.functional import pad
 
 from ..checks import check_choice, check_flag, check_number, refused
 from ..errors import PelError
@@ -115,14 +116,35 @@ def _check_kind(key: str, value: Any, attribute: str, registered: str) -> None:
 
 
 def with_origin(
-    loss: ProxyLoss, mentions: Floats2d | Several, entities: Floats2d | Several, batch: TrainingBatch, score: Score
+    loss: ProxyLoss, parts: Iterable[tuple[Floats2d | Several, Floats2d | Several, TrainingBatch]], score: Score
 ) -> ProxyLoss:
-    """Return `loss` with the origin that fits a batch; its arguments are those of `loss_and_gradients`."""
+    """Return `loss` with the origin that fits those mentions of a batch that have negatives, or as it is where none
+    has.
+
+    Args:
+        loss: Without an origin.
+        parts: Of the batch, one at least: what the towers have given for the mentions and entities, and what these are
+            to each other.
+        score: How pairs are scored.
+    """
     device = get_torch_default_device()
     with torch.no_grad():
-        scores = batch.scores(score, *(given(own, xp2torch) for own in (mentions, entities)))
-        masks = (torch.as_tensor(mask, device=device) for mask in (batch.positives, batch.negatives))
-        fitted = loss.fitted(scores, *masks)
+        own = [
+            (
+                batch.scores(score, given(mentions, xp2torch), given(entities, xp2torch)),
+                torch.as_tensor(batch.positives, device=device),
+                torch.as_tensor(batch.negatives, device=device),
+            )
+            for mentions, entities, batch in parts
+        ]
+        width = max(scores.shape[1] for scores, *_ in own)
+        scores, positives, negatives = (
+            torch.cat([pad(one, (0, width - one.shape[1])) for one in column]) for column in zip(*own, strict=True)
+        )
+        there = negatives.any(-1)
+        if not there.any():
+            return loss
+        fitted = loss.fitted(scores[there], positives[there], negatives[there])
     logger.info("The origin of ProxyLoss is %.2f, by the first batch", fitted.origin)
     return fitted
 

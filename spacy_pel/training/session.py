@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from spacy.tokens import Span
@@ -54,12 +55,28 @@ class LatestDraw(NamedTuple):
     age: int
 
 
+class _Part(NamedTuple):
+    """Mentions of a batch that may mean the same entities, and what they are trained against.
+
+    Attributes:
+        mentions: What the mention tower has given for them.
+        backprop: Its callback.
+        batch: The candidates.
+        entity_rows: The token rows of these; None where the entities stay as they are.
+    """
+
+    mentions: Any
+    backprop: Callable
+    batch: TrainingBatch
+    entity_rows: TokenRows | None
+
+
 class TrainingSession:
     """Updates a bi-encoder on gold mentions. All randomness of its own comes from `seed`.
 
     Attributes:
         live: The KB under the present weights.
-        loss: That of the objective; from the first batch on with the origin that it has been given.
+        loss: That of the objective; from the first batch with negatives on with the origin that it has been given.
         latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
         latest_batch: The candidates that the mentions of the latest batch, or of its last part, were trained against.
         latest_draw: Their hard negatives, if there are any.
@@ -143,28 +160,31 @@ class TrainingSession:
         """
         if not self.objective.freeze_entities:
             self.live.drop_spare()  # no more scores and no refresh before the next update
-        parts: dict[Allowed | None, list[GoldMention]] = defaultdict(list)
+        by_allowed: dict[Allowed | None, list[GoldMention]] = defaultdict(list)
         for mention in with_successors(mentions, self.kb):
-            parts[allowed_for(mention.span.label_)].append(mention)
-        before, taught_before = self._n_mentions, self._n_taught
+            by_allowed[allowed_for(mention.span.label_)].append(mention)
+        taught_before = self._n_taught
         with dropped_on_error(self.drop_gradients):
-            loss = sum(self._accumulate(part, allowed) for allowed, part in parts.items())
-        self._loss += loss
-        n_mentions = self._n_mentions - before
+            found = [self._part(own, allowed) for allowed, own in by_allowed.items()]
+            parts = [part for part in found if part is not None]
+            self._fit_origin(parts)
+            loss = sum(map(self._backpropagate, parts))
+        n_mentions = sum(len(part.batch.gold) for part in parts)
+        self._n_mentions, self._loss = self._n_mentions + n_mentions, self._loss + loss
         if n_mentions and self._targets_come is not None:
             self._targets_come(self._n_taught > taught_before)
         return loss / max(n_mentions, 1)
 
-    def _accumulate(self, mentions: Sequence[GoldMention], allowed: Allowed | None) -> float:
-        """Add the gradients of `mentions` against the entities that are `allowed` (None: all), and return the sum of
-        their losses."""
+    def _part(self, mentions: Sequence[GoldMention], allowed: Allowed | None) -> _Part | None:
+        """Encode `mentions`, and draw what they are trained against among the entities that are `allowed` (None: all);
+        None where no mention has such an entity."""
         places = self.live.places_by_id({id_ for mention in mentions for id_ in mention.ids})
         part = self.live.part(allowed)
         correct = part.within([[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions])
         rows = row_builder(self.model).mentions([mention.span for mention in mentions])
         used = [i for i in rows.lengths.nonzero()[0].tolist() if correct[i]]
         if not used:
-            return 0.0
+            return None
         correct = [correct[i] for i in used]
         not_wrong = [[*own, *(other for one in own for other in self._same_concepts.get(one, ()))] for own in correct]
         mention_tower = self.model.get_ref("mention_tower")
@@ -181,51 +201,50 @@ class TrainingSession:
         if distillation is not None:
             batch = with_targets(batch, taught)
         self.latest_batch = batch
-        if objective.entities_stay:
-            loss = self._backpropagate_mentions(vectors, backprop, batch)
-        else:
-            entity_rows = self._candidate_rows(batch, gold, [mentions[i].span.text for i in used])
-            loss = self._backpropagate(vectors, backprop, batch, entity_rows)
-        self._n_mentions += len(used)
-        return loss
+        forms = [mentions[i].span.text for i in used]
+        entity_rows = None if objective.entities_stay else self._candidate_rows(batch, gold, forms)
+        return _Part(vectors, backprop, batch, entity_rows)
 
-    def _backpropagate_mentions(self, mentions: Any, backprop: Callable, batch: TrainingBatch) -> float:
-        """Accumulate the gradients of `mentions` against entities whose vectors are known, and return the sum of their
-        losses."""
-        entities: Any = self.live.vectors(EntityPlaces(batch.entity_places))
-        self._fit_origin(mentions, entities, batch)
-        value, d_mentions, _ = loss_and_gradients(
-            mentions, entities, batch, score_of(self.model), self.loss, self.objective.distillation
-        )
-        backprop(d_mentions)
-        return value
-
-    def _backpropagate(self, mentions: Any, backprop: Callable, batch: TrainingBatch, entity_rows: TokenRows) -> float:
-        """`backpropagate` of the objective, with an origin from the first batch on."""
-        entity_tower, objective = self.model.get_ref("entity_tower"), self.objective
-        if self._lacks_origin:
-            self._fit_origin(mentions, entity_tower.predict(entity_rows), batch)
+    def _backpropagate(self, part: _Part) -> float:
+        """Add the gradients of a part of a batch, and return the sum of the losses of its mentions."""
+        objective, score, loss = self.objective, score_of(self.model), self._loss_now
+        if part.entity_rows is None:
+            value, d_mentions, _ = loss_and_gradients(
+                part.mentions, self._known_vectors(part), part.batch, score, loss, objective.distillation
+            )
+            part.backprop(d_mentions)
+            return value
         return backpropagate(
-            entity_tower,
-            mentions,
-            backprop,
-            batch,
-            entity_rows,
-            score_of(self.model),
-            self.loss,
+            self.model.get_ref("entity_tower"),
+            part.mentions,
+            part.backprop,
+            part.batch,
+            part.entity_rows,
+            score,
+            loss,
             objective.adversarial,
             objective.distillation,
         )
 
-    @property
-    def _lacks_origin(self) -> bool:
-        return isinstance(self.loss, ProxyLoss) and self.loss.origin == AUTO
+    def _known_vectors(self, part: _Part) -> Any:
+        """The vectors of the candidates of a part whose entities stay as they are."""
+        return self.live.vectors(EntityPlaces(part.batch.entity_places))
 
-    def _fit_origin(self, mentions: Any, entities: Any, batch: TrainingBatch) -> None:
+    @property
+    def _loss_now(self) -> Loss:
+        """The loss of a batch; as long as none had negatives to fit an origin to, with that of the paper."""
+        return replace(self.loss, origin=0.0) if _lacks_origin(self.loss) else self.loss
+
+    def _fit_origin(self, parts: Sequence[_Part]) -> None:
         """Give the loss the origin that fits a batch, if it lacks one."""
-        if self._lacks_origin:
-            assert isinstance(self.loss, ProxyLoss)
-            self.loss = with_origin(self.loss, mentions, entities, batch, score_of(self.model))
+        if not parts or not _lacks_origin(self.loss):
+            return
+        predict = self.model.get_ref("entity_tower").predict
+        encoded = (
+            self._known_vectors(part) if part.entity_rows is None else predict(part.entity_rows) for part in parts
+        )
+        found = ((part.mentions, entities, part.batch) for part, entities in zip(parts, encoded, strict=True))
+        self.loss = with_origin(self.loss, found, score_of(self.model))
 
     def _draw(self, not_wrong: Sequence[Sequence[int]], queries: Vectors, part: LivePart) -> DrawnNegatives:
         """Draw from `part` the negatives of m mentions, none of the places `not_wrong`, for their vectors."""
@@ -299,3 +318,7 @@ class TrainingSession:
             self.live.updated()
             negatives = self.objective.negatives
             self._refreshed(not negatives.n_hard or negatives.rescored > 0)
+
+
+def _lacks_origin(loss: Loss) -> TypeGuard[ProxyLoss]:
+    return isinstance(loss, ProxyLoss) and loss.origin == AUTO

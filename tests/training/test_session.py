@@ -522,6 +522,26 @@ def test_an_origin_is_fitted_once_to_the_first_batch_before_it_is_learnt(tmp_pat
     assert linker.session.loss.origin == origin
 
 
+def test_an_origin_is_fitted_to_all_mentions_that_have_negatives(tmp_path):
+    config = {"loss": {"@misc": "spacy_pel.ProxyLoss.v1", "origin": "auto"}}
+    alone = next(one for one in ENTITIES if sum(other.types == one.types for other in ENTITIES) == 1)
+    others = sorted({kind for one in ENTITIES for kind in one.types} - {*alone.types})
+    types = {"alone": [*alone.types], "others": others}
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, linker, examples, optimizer = make_pipeline(encoder, kb, **config, types_by_label=types)
+    for example in examples:
+        group = example.reference.spans[GOLD_GROUP]
+        for i, span in enumerate(group):
+            label = "alone" if span.kb_id_ == alone.id else "others"
+            group[i] = Span(example.reference, span.start, span.end, label=label, kb_id=span.kb_id)
+    with_alone = [eg for eg in examples if any(span.label_ == "alone" for span in eg.reference.spans[GOLD_GROUP])]
+    only = Example(nlp.make_doc("cyanosis"), nlp.make_doc("cyanosis"))
+    only.reference.spans[GOLD_GROUP] = [Span(only.reference, 0, 1, label="alone", kb_id=alone.id)]
+    assert np.isfinite(train(nlp, [only], optimizer, 1)[0]) and linker.session.loss.origin == "auto"
+    train(nlp, [only, *with_alone, *examples], optimizer, 1)
+    assert -0.5 < linker.session.loss.origin <= 1
+
+
 def test_a_search_over_some_rows_encodes_those_alone(pipeline, encoded):
     _, linker, examples, _ = pipeline
     assert linker.session is None
