@@ -28,7 +28,7 @@ from ..tuning.tuned import Tuned, decide
 from .arguments import check_attribute, check_ranked, ids_given, path_given
 from .default_weights import default_weights
 from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, check_linked
-from .notices import warn_of_dropped_threshold, warn_of_training, warn_of_tuning
+from .notices import warn_of_dropped_threshold, warn_of_missing, warn_of_training, warn_of_tuning
 from .scispacy import SETTING_OF
 from .settings import SETTINGS, LinkSettings
 from .upstream import Upstream
@@ -202,6 +202,7 @@ class PelLinker(WithSettings, Learning, Upstream, TrainablePipe):
         reading = self.reading._replace(keep=k, allowed_for=allowed_for)
         if search is not None:
             return find(self.model, kb, search, spans, reading._replace(depth=max(k, settings.top_k)))
+        warn_of_missing(self.name, kb, self.fingerprints.values())
         search = search_of(self.model, kb, self.fingerprints, self.name_weights, settings)
         return find(self.model, kb, search, spans, reading)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,17 @@ def warn_of_training(name: str) -> None:
         f'nlp.get_pipe("{name}").index(), or save the pipeline and run `python -m spacy pel index`.',
         stacklevel=3,
     )
+
+
+def warn_of_missing(name: str, kb: Any, fingerprints: Iterable[str]) -> None:
+    """Warn where `kb` has entities without vectors of these fingerprints, which the component `name` cannot find."""
+    missing = max((kb.entity_index(one).n_missing for one in fingerprints if one in kb.indexes), default=0)
+    if missing:
+        warnings.warn(
+            f"{name} cannot find {missing:,} of the {len(kb):,} entities of {kb.path}: a linker with another encoder "
+            f'has added or changed them. Call nlp.get_pipe("{name}").index(), or run `python -m spacy pel index`.',
+            stacklevel=4,
+        )
 
 
 def warn_of_no_links(ranker: str, linker: str) -> None:

@@ -133,6 +133,15 @@ def test_what_is_no_entity_is_not_added(tmp_path, change):
     assert len(kb) == 3
 
 
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_entity_without_a_name_is_not_written(kb, entities, tmp_path, name):
+    nameless = Entity("X", name)
+    for change in (lambda: kb.add([nameless]), lambda: KnowledgeBase.create(tmp_path / "new", [*entities, nameless])):
+        with pytest.raises(PelError, match='the entity "X" has no name; give every entity an "id" and a "name"'):
+            change()
+    assert "X" not in kb and not (tmp_path / "new").exists()
+
+
 def test_create_refuses_double_ids_and_no_entities(tmp_path):
     double = [*numbered(3), Entity(id="C0000001", name="again")]
     with pytest.raises(PelError, match='"C0000001" comes twice, as entity 2 and as entity 4'):

@@ -12,6 +12,7 @@ from spacy.training import Example
 from tiny import links, make_docs, make_examples, make_kb, make_pipeline, train, unlinked, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.search.live import LiveIndex
 
@@ -93,6 +94,14 @@ def test_two_linkers_with_different_encoders_share_one_kb(tmp_path):
     one.remove_entities(["D009270"])
     ids = {id_ for found in other.rank([ent for doc in make_docs(second) for ent in doc.ents], 12) for id_, _ in found}
     assert "D009270" not in ids and len(ids) == 11
+    one.add_entities([Entity("NEW", "new")])
+    span = make_docs(second)[0].ents[0]
+    with pytest.warns(UserWarning, match=r"pel_linker cannot find 1 of the 12 entities of .*\.index\(\)"):
+        assert "NEW" not in dict(*other.rank([span], 12))
+    other.index(progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "NEW" in dict(*other.rank([span], 12))
     kb.drop_index(other.fingerprint)
     with pytest.raises(PelError, match="was indexed with another encoder"):
         second(unlinked(second)[0])

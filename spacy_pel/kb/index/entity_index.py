@@ -76,6 +76,12 @@ class _State:
         return owners.n_entities
 
     @cached_property
+    def n_missing(self) -> int:
+        """See `EntityIndex.n_missing`."""
+        removed = len(first_of_each(EntityRows(self.owners.rows[self.owners.of(self.edits.removed)])))
+        return self.edits.n_entities - (self.n_owners - removed + len(first_of_each(self.edits.added)))
+
+    @cached_property
     def live(self) -> tuple[VectorNumbers, Owners]:
         """The vectors (v,) in the files of entities that have not been removed, and which of these own them."""
         return self.owners.take(np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed)))
@@ -246,10 +252,8 @@ class EntityIndex:
 
     @property
     def n_missing(self) -> int:
-        """Entities of the KB that have no vector here: those that the linker of another encoder has added."""
-        state, edits = self._state, self._state.edits
-        removed = len(first_of_each(EntityRows(state.owners.rows[state.owners.of(edits.removed)])))
-        return edits.n_entities - (state.n_owners - removed + len(first_of_each(edits.added)))
+        """Entities of the KB that have no vector here: those that another encoder's linker has added or changed."""
+        return self._state.n_missing
 
     def search(
         self,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from ...errors import PelError
 from ..entity import Entity
 from ..names import tables
 from . import digest
@@ -185,8 +186,14 @@ def fetched(connection: sqlite3.Connection, query: str, parameters: Sequence[Any
 
 
 def record_of(row: int, entity: Entity) -> tuple:
-    """The record of an entity in the table `entities`."""
+    """The record of an entity in the table `entities`.
+
+    Raises:
+        PelError: It has no name.
+    """
     e = entity
+    if not e.name.strip():
+        raise PelError(f'the entity "{e.id}" has no name; give every entity an "id" and a "name"')
     return row, e.id, e.name, _dump(e.aliases), _dump(e.types), e.definition, _dump(e.xrefs), e.source
 
 
