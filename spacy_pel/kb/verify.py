@@ -8,9 +8,10 @@ from itertools import islice
 import numpy as np
 
 from ..errors import PelError
+from .index.compressed import FLAT
 from .index.entity_index import EntityIndex
 from .index.on_disk import FILE_NAME
-from .index.vectors import BLOCK, FLAT
+from .index.vectors import BLOCK
 from .knowledge_base import KnowledgeBase
 from .stored_files import changed
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
@@ -12,21 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import PelError
-from ..kept import KeptByArray
 from ..kinds import ENTITY
 from ..numbering import EntityRows, VectorNumbers, no_rows
 from ..several import Several, vector_places
 from ..stored_files import checked
 from ..stretches import stretches
-from .best import best, best_of_each, first_of_each, without_repeats
+from .best import best, best_of_each
+from .compressed import FLAT
 from .edits import PendingEdits
 from .files import map_array
 from .on_disk import FILE_NAME, IndexRecord
 from .owners import Owners
-from .vectors import BLOCK, FLAT, VectorIndex, check_queries
+from .state import IndexState
+from .vectors import BLOCK, VectorIndex, check_queries
 
 MOST_PASSED_OVER = 1_000  # vectors of removed entities for which a search just goes so much deeper
-SAMPLE = 1_000  # vectors that tell how long all are
 PRODUCTS = 1 << 23  # of queries and added vectors that are taken together: some 400 MB
 COMPARED = 2_048  # pairs whose vectors are read together: they stay in the caches
 SPARE = 1.5  # times deeper than removed entities, were they anywhere, would ask for
@@ -46,102 +45,6 @@ class Nearest(NamedTuple):
     places: np.ndarray
 
 
-@dataclass(frozen=True)
-class _State:
-    """An index at one moment. A change of the KB puts another in its place, so that a search sees one or the other.
-
-    A pair is an entity and one of its vectors (see `Owners`). Those of added entities are numbered behind the others.
-    """
-
-    record: IndexRecord
-    vectors: VectorIndex
-    owners: Owners
-    edits: PendingEdits
-
-    @cached_property
-    def n_owners(self) -> int:
-        """How many entities own vectors in the files.
-
-        Raises:
-            PelError: What the files say of that makes no sense.
-        """
-        owners, n_rows = self.owners, self.edits.n_entities + len(self.edits.removed)
-        rows, numbers = owners.rows, owners.numbers
-        in_order = not len(rows) or ((np.diff(rows, prepend=0) >= 0).all() and rows[-1] < n_rows)
-        has_all = numbers is None or (numbers.min(initial=0) >= 0 and owners.n_vectors == len(self.vectors))
-        if not (in_order and has_all):
-            files = self.record["files"]
-            name = files["owners" if "owners" in files else "vectors"]["name"]
-            raise PelError(f"{name}: is damaged (vectors of no entity); check the KB with `spacy pel kb verify`.")
-        return owners.n_entities
-
-    @cached_property
-    def n_missing(self) -> int:
-        """See `EntityIndex.n_missing`."""
-        removed = len(first_of_each(EntityRows(self.owners.rows[self.owners.of(self.edits.removed)])))
-        return self.edits.n_entities - (self.n_owners - removed + len(first_of_each(self.edits.added)))
-
-    @cached_property
-    def live(self) -> tuple[VectorNumbers, Owners]:
-        """The vectors (v,) in the files of entities that have not been removed, and which of these own them."""
-        return self.owners.take(np.delete(np.arange(len(self.owners)), self.owners.of(self.edits.removed)))
-
-    @cached_property
-    def numbers_within(self) -> KeptByArray[VectorNumbers]:
-        """From rows (n,) to the vectors (v,) in the files of those of their entities that have not been removed."""
-        left = lambda rows: EntityRows(np.setdiff1d(rows, self.edits.removed))  # noqa: E731
-        return KeptByArray(lambda rows: self.owners.take(self.owners.of(left(rows)))[0])
-
-    @cached_property
-    def entities_now(self) -> EntityRows:
-        """The rows (n,) of the entities that own vectors now, ascending."""
-        in_files = self.owners.rows[first_of_each(self.owners.rows)]
-        return EntityRows(np.setdiff1d(np.concatenate([in_files, self.edits.added]), self.edits.removed))
-
-    @cached_property
-    def squared_length(self) -> float:
-        """The mean squared length of the first vectors in the files; 1 where there are none."""
-        if not len(self.vectors):
-            return 1.0
-        vectors = self.vectors.vectors(VectorNumbers(np.arange(min(SAMPLE, len(self.vectors)))))
-        return float(np.square(vectors).sum(axis=1).mean())
-
-    def entities(self, pairs: np.ndarray) -> tuple[EntityRows, np.ndarray]:
-        """The rows of `pairs` (q, n), and which vector of its entity each has, counted from 0; -1 stays -1."""
-        n, own, added = len(self.owners), self.owners.rows, self.edits.added
-        if n and not len(added) and self.n_owners == n:
-            return EntityRows(np.where(pairs < 0, -1, own[pairs])), np.minimum(pairs, 0)
-        rows, places = np.full_like(pairs, -1), np.full_like(pairs, -1)
-        for start, end, owners in ((0, n, own), (n, n + len(added), added)):
-            here = (pairs >= start) & (pairs < end)
-            rows[here] = owners[pairs[here] - start]
-            places[here] = pairs[here] - start - np.searchsorted(owners, rows[here])
-        return EntityRows(rows), places
-
-    def first_pairs(
-        self, scores: np.ndarray, numbers: VectorNumbers, within: EntityRows | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What was found among the vectors in the files, best first, as pairs: of each entity the first, -1 for others.
-
-        Args:
-            scores: (q, n).
-            numbers: (q, n), of the vectors; -1 for none.
-            within: The rows that count, ascending; None: all.
-
-        Returns:
-            Scores (q, m) and pairs (q, m).
-        """
-        scores, pairs = self.owners.spread(scores, numbers)
-        rows = np.where(pairs < 0, -1, self.owners.rows[pairs])
-        if len(self.edits.removed):
-            rows[np.isin(rows, self.edits.removed)] = -1
-        if within is not None and self.owners.numbers is not None:  # a vector that is searched may have other owners
-            rows[~np.isin(rows, within)] = -1
-        if self.n_owners != len(self.owners):
-            rows = without_repeats(EntityRows(rows))
-        return scores, np.where(rows < 0, -1, pairs)
-
-
 class EntityIndex:
     """An index of a KB: what `KnowledgeBase.entity_index` gives. It sees each change of the KB at the next search.
 
@@ -149,7 +52,7 @@ class EntityIndex:
         fingerprint: Names the encoder that made the vectors.
     """
 
-    def __init__(self, fingerprint: str, state: _State, notice: Callable[[EntityIndex], object]) -> None:
+    def __init__(self, fingerprint: str, state: IndexState, notice: Callable[[EntityIndex], object]) -> None:
         self.fingerprint = fingerprint
         self._state = state
         self._notice = notice
@@ -175,7 +78,7 @@ class EntityIndex:
         Raises:
             PelError: A file is missing, truncated or foreign.
         """
-        return cls(fingerprint, _State(record, *_opened(folder, record), edits), notice)
+        return cls(fingerprint, IndexState(record, *_opened(folder, record), edits), notice)
 
     @classmethod
     def in_memory(cls, vectors: VectorIndex, owners: Owners, n_entities: int, metric: str) -> EntityIndex:
@@ -189,14 +92,14 @@ class EntityIndex:
             "files": {},
         }
         edits = PendingEdits(n_entities, no_rows(), no_rows(), np.empty((0, vectors.dim), np.float32))
-        return cls("", _State(record, vectors, owners, edits), lambda index: None)
+        return cls("", IndexState(record, vectors, owners, edits), lambda index: None)
 
     def turn_to(self, folder: Path, record: IndexRecord, edits: PendingEdits) -> None:
         """Bring the index up to date: its files, where `record` names others, and the `edits` to them."""
         if record == self._state.record:
             self._state = replace(self._state, edits=edits)
         else:
-            self._state = _State(record, *_opened(folder, record), edits)
+            self._state = IndexState(record, *_opened(folder, record), edits)
 
     @property
     def kind(self) -> str:
@@ -383,7 +286,7 @@ class _Side(NamedTuple):
     vectors_of: Callable[[np.ndarray], np.ndarray]
 
 
-def _sides(state: _State, rows: EntityRows) -> Iterator[_Side]:
+def _sides(state: IndexState, rows: EntityRows) -> Iterator[_Side]:
     edits = state.edits
     gone = np.isin(rows, edits.removed) if len(edits.removed) else np.zeros(len(rows), dtype=bool)
     for owners, vectors_of in (
@@ -405,7 +308,7 @@ def _products(
 
 
 def _search_files(
-    state: _State, queries: np.ndarray, k: int, within: EntityRows | None, n_probe: int | None, threads: int | None
+    state: IndexState, queries: np.ndarray, k: int, within: EntityRows | None, n_probe: int | None, threads: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Search the vectors in the files: deeper and deeper for the queries that have not found `k` entities yet.
 
@@ -439,7 +342,7 @@ def _search_files(
 
 
 def _search_added(
-    state: _State, queries: np.ndarray, within: EntityRows | None, scores: np.ndarray, pairs: np.ndarray
+    state: IndexState, queries: np.ndarray, within: EntityRows | None, scores: np.ndarray, pairs: np.ndarray
 ) -> None:
     """Put those of the added vectors that are better in the place of what was found in the files, `scores` (q, k) and
     `pairs` (q, k). Memory: for `PRODUCTS` pairs of a query and a vector, however many there are."""
@@ -453,7 +356,7 @@ def _search_added(
         scores[own], pairs[own] = best(all_scores, all_pairs, pairs.shape[1])
 
 
-def _first_depth(state: _State, k: int, passed_over: int) -> int:
+def _first_depth(state: IndexState, k: int, passed_over: int) -> int:
     """How many vectors to ask for, to find `k` entities among them: as many as are needed at most where each entity has
     one and few were removed, else as many as will mostly do."""
     several = ceil(k * len(state.vectors) / state.n_owners)

@@ -15,9 +15,10 @@ from ...errors import PelError
 from ...files.folders import sync
 from ..kinds import ENTITY
 from ..stored_files import FileRecord, appearing, copy_file, record_of, refuse_link
+from .compressed import auto_type
 from .files import write_array
 from .owners import Owners
-from .vectors import VectorIndex, auto_type
+from .vectors import VectorIndex
 
 FOLDER = "indexes"
 PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
@@ -61,7 +62,7 @@ class NewIndex(NamedTuple):
         owners: Which entities own them; None: one for each entity of the KB.
         kind: What the vectors are of: "entity" for entity texts, "names" for names.
         index_type: "flat" for exact search, what faiss's `index_factory` takes, or "auto": exact for few vectors,
-            compressed for many (`index.vectors.auto_type`).
+            compressed for many (`index.compressed.auto_type`).
     """
 
     fingerprint: str

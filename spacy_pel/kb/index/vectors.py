@@ -1,5 +1,4 @@
-"""Search over vectors, exact or compressed, in memory or memory-mapped: the only file, beside the one that says which
-indexes of faiss a KB may have, that imports faiss.
+"""Search over vectors, exact or compressed, in memory or memory-mapped.
 
 Exact vectors are a plain array (a `.npy` file), searched by `faiss.knn`. Compressed ones are an index of faiss.
 """
@@ -11,39 +10,38 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from math import ceil
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import faiss
 import numpy as np
-
-try:
-    import faiss
-except ImportError as error:
-    raise ImportError('faiss is missing: python -m pip install "spacy-pel[cpu]", or "spacy-pel[gpu]"') from error
-
-from tqdm import tqdm
 
 from ...errors import PelError
 from ..numbering import VectorNumbers
 from ..stored_files import appearing
 from .best import best
-from .faiss_types import check_head, check_index, check_types, keeps_lengths
+from .compressed import (
+    FLAT,
+    UNREADABLE,
+    compressed,
+    damage_named,
+    first_line,
+    inverted_file,
+    parameters,
+    read_checked,
+    refused_type,
+    takes_selector,
+    write_index_file,
+)
+from .faiss_types import keeps_lengths
 from .files import checked_blocks, map_array, write_array
 
 # From this many queries on, a search is one matrix product (BLAS): at 384 dimensions about 13 times faster.
 faiss.cvar.distance_compute_blas_threshold = 20
 
 BLOCK = 50_000  # vectors that are taken together where only some are searched
-EXACT_UP_TO = 200_000  # vectors for which `auto` stays exact
-TRAINED_ON, TRAINED_ON_PER_CELL, SEED = 100_000, 40, 0
-ALL_UP_TO = 3_000_000  # vectors for which `auto` reads all codes, and keeps half precision beside them
-VISITED = 1_000_000  # vectors, about, whose codes a search reads in cells, unless the config says how many to visit
 MOST_ON_GPU = 2048  # candidates of a mention, a limit of faiss
-DEEPER = 16  # times k candidates are scored again where the index can
-FLAT = "flat"
-UNREADABLE = RuntimeError, MemoryError, ValueError  # what is raised of a file that is no index for a KB
 
 # The threads of OpenMP do not survive a fork: a child that waits for them hangs.
 if hasattr(os, "register_at_fork"):
@@ -98,9 +96,9 @@ class VectorIndex(ABC):
         if path.suffix == ".npy":
             return cls._open_array(path)
         try:
-            index = _read_checked(path)
+            index = read_checked(path)
         except UNREADABLE as error:
-            raise PelError(f"{path}: faiss cannot read this file as vectors ({_first_line(error)})") from error
+            raise PelError(f"{path}: faiss cannot read this file as vectors ({first_line(error)})") from error
         if isinstance(index, faiss.IndexFlat):
             return ExactIndex(_array_of(index), owner=index)
         return FaissIndex(index, path)
@@ -142,17 +140,17 @@ class VectorIndex(ABC):
             flat = path.with_name(f"{path.name}.flat.part")
             try:
                 write_array(flat, checked, shape=(count, dim), dtype="<f4")
-                index = _compressed(map_array(flat), index_type)
+                index = compressed(map_array(flat), index_type)
                 try:
-                    _write(index, part)
+                    write_index_file(index, part)
                 except RuntimeError as error:  # of faiss, which writes itself
                     raise PelError(
-                        f"{path}: cannot be written ({_first_line(error)}); make room, and repeat."
+                        f"{path}: cannot be written ({first_line(error)}); make room, and repeat."
                     ) from error
                 try:
-                    _read_checked(part)  # what cannot be opened is never committed
+                    read_checked(part)  # what cannot be opened is never committed
                 except UNREADABLE as error:
-                    raise _refused(index_type, f"searched: {_first_line(error)}") from error
+                    raise refused_type(index_type, f"searched: {first_line(error)}") from error
             finally:
                 flat.unlink(missing_ok=True)
 
@@ -258,8 +256,8 @@ class FaissIndex(VectorIndex):
         return self._index.ntotal
 
     def vectors(self, numbers: VectorNumbers) -> np.ndarray:
-        cells = _inverted_file(self._index)
-        with _damage_named(self._path):
+        cells = inverted_file(self._index)
+        with damage_named(self._path):
             if cells and not isinstance(self._index, faiss.IndexRefine):
                 with self._mapping:  # a map that another thread is making looks like one that is made
                     if cells.direct_map.no():
@@ -273,8 +271,8 @@ class FaissIndex(VectorIndex):
     def _search(
         self, queries: np.ndarray, k: int, n_probe: int | None, selector: faiss.IDSelector | None = None
     ) -> tuple[np.ndarray, VectorNumbers]:
-        with _damage_named(self._path):
-            scores, numbers = self._index.search(queries, k, params=_parameters(self._index, n_probe, selector))
+        with damage_named(self._path):
+            scores, numbers = self._index.search(queries, k, params=parameters(self._index, n_probe, selector))
             if not ((numbers >= -1) & (numbers < len(self))).all():
                 raise RuntimeError("it finds vectors that are not there")
         return scores, VectorNumbers(numbers)
@@ -282,7 +280,7 @@ class FaissIndex(VectorIndex):
     def _search_within(
         self, queries: np.ndarray, k: int, within: VectorNumbers, n_probe: int | None
     ) -> tuple[np.ndarray, VectorNumbers]:
-        if len(within) <= BLOCK or not _takes_selector(self._index):
+        if len(within) <= BLOCK or not takes_selector(self._index):
             return super()._search_within(queries, k, within, n_probe)
         wanted = np.zeros(len(self), dtype=bool)
         wanted[within] = True
@@ -298,66 +296,6 @@ def check_queries(queries: np.ndarray, dim: int) -> None:
             f"The queries have the shape {queries.shape}, the KB's vectors have {dim} dimensions: search with the "
             f"encoder that indexed the KB."
         )
-
-
-def auto_type(count: int, dim: int) -> str:
-    """The index type for `count` vectors: exact up to `EXACT_UP_TO`, from there on 4-bit product codes (four dimensions
-    each) whose best are scored again.
-
-    Up to `ALL_UP_TO` all codes are read, as one cell, and 16 bits a dimension are kept for the last choice: of 2.4
-    million, cells that held a million of the codes missed 2 % of the best for half of the time. Above, an inverted file
-    has cells of which a search visits what holds `VISITED`, and 8 bits are kept.
-    """
-    if count <= EXACT_UP_TO:
-        return FLAT
-    codes = f"PQ{dim // 4}x4fs"
-    if count <= ALL_UP_TO:
-        return f"IVF1,{codes},Refine(SQfp16)"
-    return f"IVF{2 ** round(np.log2(2 * np.sqrt(count)))},{codes},Refine(SQ8)"
-
-
-def _read(path: Path) -> faiss.Index:
-    """Map an index; read one whose path is not UTF-8, which faiss cannot take."""
-    if _is_utf8(path):
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-    return faiss.deserialize_index(np.fromfile(path, dtype=np.uint8))
-
-
-def _read_checked(path: Path) -> faiss.Index:
-    """Map the index at `path`, and raise one of `UNREADABLE` unless a KB can be searched with it."""
-    check_head(path)
-    index = _read(path)
-    check_index(index)
-    return index
-
-
-def _write(index: faiss.Index, path: Path) -> None:
-    if _is_utf8(path):
-        faiss.write_index(index, str(path))
-    else:
-        faiss.serialize_index(index).tofile(path)
-
-
-def _is_utf8(path: Path) -> bool:
-    try:
-        return bool(str(path).encode())
-    except UnicodeEncodeError:
-        return False
-
-
-@contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    """Turn what faiss raises in the block, since the file at `path` makes no sense, into a `PelError`."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        raise PelError(
-            f"{path}: is damaged ({_first_line(error)}); check the KB with `spacy pel kb verify`, or index it again."
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _knn(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, VectorNumbers]:
@@ -376,79 +314,6 @@ def _on_gpus(vectors: np.ndarray) -> faiss.Index:
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
     return faiss.index_cpu_to_all_gpus(index)
-
-
-def _compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
-    """The `vectors` (n, dim) in an index of that type, trained on a seeded sample of them."""
-    try:
-        index = faiss.index_factory(vectors.shape[1], index_type, faiss.METRIC_INNER_PRODUCT)
-        check_types(index)
-        cells = _inverted_file(index)
-        if cells and not getattr(cells, "by_residual", False):
-            _divide_by_distance(cells)
-        if not index.is_trained:
-            wanted = max(TRAINED_ON, TRAINED_ON_PER_CELL * cells.nlist if cells else 0)
-            sample = np.random.default_rng(SEED).permutation(len(vectors))[:wanted]
-            index.train(vectors[np.sort(sample)])
-    except (RuntimeError, ValueError) as error:
-        raise _refused(index_type, f"built for these vectors: {_first_line(error)}") from error
-    for start in tqdm(range(0, len(vectors), BLOCK), desc=f"Building {index_type}", disable=len(vectors) <= BLOCK):
-        index.add(vectors[start : start + BLOCK])
-    if cells:
-        cells.nprobe = ceil(min(1.0, VISITED / len(vectors)) * cells.nlist)
-    if isinstance(index, faiss.IndexRefine):
-        index.k_factor = DEEPER
-    return index
-
-
-def _refused(index_type: str, why: str) -> PelError:
-    return PelError(f'--index-type "{index_type}" cannot be {why}; index again with another (`spacy pel index`).')
-
-
-def _divide_by_distance(cells: faiss.IndexIVF) -> None:
-    """Put every vector into the cell whose centre is nearest, and visit the cells in that order.
-
-    By inner products, as faiss would for this metric, the spread of a cell counts for nothing. Mentions lie far from
-    all entities: to find the best of 72,793 for 99 % of BC5CDR's, cells (of 1,024) had to be visited that way until
-    47 % of the vectors were seen, and this way 21 %.
-    """
-    centres = faiss.IndexFlatL2(cells.d)
-    centres.this.disown()  # type: ignore[attr-defined]  # the inverted file owns it
-    cells.quantizer, cells.own_fields, cells.cp.spherical = centres, True, False
-
-
-def _inverted_file(index: faiss.Index) -> faiss.IndexIVF | None:
-    """The inverted file in `index`, if there is one."""
-    index = faiss.downcast_index(index)
-    if isinstance(index, faiss.IndexIVF):
-        return index
-    inner = getattr(index, "base_index", None) or getattr(index, "index", None)
-    return _inverted_file(inner) if inner is not None else None
-
-
-def _takes_selector(index: faiss.Index) -> bool:
-    """Whether faiss searches `index` among some of its vectors only."""
-    index = faiss.downcast_index(index)
-    inner = getattr(index, "base_index", None) or getattr(index, "index", None)
-    return _takes_selector(inner) if inner is not None else not isinstance(index, faiss.IndexPQ | faiss.IndexPQFastScan)
-
-
-def _parameters(index: faiss.Index, n_probe: int | None, selector: faiss.IDSelector | None) -> Any:
-    """faiss's `SearchParameters` for `index`: that many probes, or those it was built with, in what `selector` lets
-    through; None where there is nothing to say."""
-    make: Any = faiss  # its type stubs do not know all of these
-    index = faiss.downcast_index(index)
-    chosen = {} if selector is None else {"sel": selector}
-    if isinstance(index, faiss.IndexRefine):
-        inner = _parameters(index.base_index, n_probe, selector)
-        return make.IndexRefineSearchParameters(k_factor=index.k_factor, base_index_params=inner)
-    if isinstance(index, faiss.IndexPreTransform):
-        return make.SearchParametersPreTransform(index_params=_parameters(index.index, n_probe, selector))
-    if isinstance(index, faiss.IndexIVF):
-        return make.SearchParametersIVF(nprobe=n_probe or index.nprobe, **chosen)
-    if isinstance(index, faiss.IndexHNSW):
-        return make.SearchParametersHNSW(efSearch=index.hnsw.efSearch, **chosen)
-    return make.SearchParameters(**chosen) if chosen else None
 
 
 @contextmanager

@@ -13,7 +13,8 @@ import pytest
 
 from spacy_pel.errors import PelError
 from spacy_pel.files.hashes import sha256
-from spacy_pel.kb.index.vectors import VectorIndex, auto_type
+from spacy_pel.kb.index.compressed import auto_type
+from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.kb.numbering import VectorNumbers
 
 
