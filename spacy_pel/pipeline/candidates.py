@@ -227,6 +227,10 @@ def found_by_another(
     `ranker`, which then takes it for what its own linker has found.
 
     Args:
+        ranker: Behind its linker.
+        other: A linker with the same entities.
+        examples: Of the training corpus.
+        path: The file; what it holds already stays.
         where: What to call `other`.
 
     Returns:

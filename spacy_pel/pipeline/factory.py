@@ -82,6 +82,9 @@ def make_linker(
         scorer: `spacy_pel.link_scorer.v1`.
 
     The other arguments are the settings of `LinkSettings`.
+
+    Raises:
+        PelError: A setting or a part cannot be what it is, or the parts do not go together.
     """
     given = locals()
     settings = LinkSettings(**{key: given[key] for key in SETTINGS})

@@ -97,6 +97,9 @@ def make_ranker(
         scorer: `spacy_pel.link_scorer.v1`.
 
     The other arguments are the settings of `RankSettings`.
+
+    Raises:
+        PelError: A setting or a part cannot be what it is.
     """
     if adversarial is not None and not hasattr(adversarial, "step"):
         raise refused(SECTION, "adversarial", adversarial, 'make it a section with "@misc": "spacy_pel.FGSM.v1"')
@@ -245,8 +248,12 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
     def tune(self, docs: Iterable[Doc], **options: Any) -> "TunedRanker":
         """Fit to the gold mentions of `docs` what the scores of the linker count beside the ranker's, the probability
-        that a link is right, the NIL threshold, and which mentions need not be ranked anew; and keep it in `tuned`. See
-        `spacy_pel.pipeline.ranker_tuning`."""
+        that a link is right, the NIL threshold, and which mentions need not be ranked anew; and keep it in `tuned`. For
+        `options` see `spacy_pel.pipeline.ranker_tuning.tune_ranker`.
+
+        Raises:
+            PelError: As for that function.
+        """
         from .ranker_tuning import tune_ranker
 
         return tune_ranker(self, docs, **options)

@@ -111,11 +111,19 @@ class WithKB:
             self.tuned = self.tuned.without_nil()
 
     def add_entities(self, entities: Iterable[Entity]) -> None:
-        """Add new entities to the KB, on the disk too: only they are encoded. See `KnowledgeBase.add`."""
+        """Add new entities to the KB, on the disk too: only they are encoded. See `KnowledgeBase.add`.
+
+        Raises:
+            PelError: As for `KnowledgeBase.add`; without a KB, or if its vectors are of another encoder.
+        """
         self._put(self.require_kb().add, entities)
 
     def update_entities(self, entities: Iterable[Entity]) -> None:
-        """Put `entities` in the place of those of the KB with the same ids, as `add_entities` does."""
+        """Put `entities` in the place of those of the KB with the same ids, as `add_entities` does.
+
+        Raises:
+            PelError: As for `KnowledgeBase.update`; without a KB, or if its vectors are of another encoder.
+        """
         self._put(self.require_kb().update, entities)
 
     def learn_names(self, docs: Iterable[Doc]) -> "LearntNames":
@@ -148,6 +156,10 @@ class WithKB:
         self.session = None
 
     def remove_entities(self, ids: Iterable[str]) -> None:
-        """Remove entities from the KB, on the disk too: they are never candidates again."""
+        """Remove entities from the KB, on the disk too: they are never candidates again.
+
+        Raises:
+            PelError: As for `KnowledgeBase.remove`, or without a KB.
+        """
         self.require_kb().remove(ids_given(ids))
         self.session = None

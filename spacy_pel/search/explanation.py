@@ -145,6 +145,7 @@ def explain(
         span: The mention.
         found: Its candidates, at most `k`.
         link: What was made of them under `threshold`.
+        threshold: That of NIL; None: nothing is NIL.
         entities: The KB.
         free: Those of its candidates, if all entities were allowed, that the settings leave out; None: they leave out
             none.

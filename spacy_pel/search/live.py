@@ -102,6 +102,11 @@ class LiveIndex:
 
     Places number the entities that the KB has had from the beginning from 0 without gaps; `rows[i]` is the row of the
     entity at place `i`. What is added to the KB later, as by another process, has none.
+
+    Attributes:
+        rows: (n,), the rows of the entities.
+        index: Of those that the latest refresh encoded; None before the first.
+        age: The updates since the latest refresh.
     """
 
     def __init__(self, model: Model, kb: KnowledgeBase) -> None:
@@ -109,10 +114,10 @@ class LiveIndex:
         self.rows = kb.live_rows
         self._numbering = kb.meta.get("numbering")
         self._token_rows: TokenRows | None = None
-        self.index: AnyIndex | None = None  # of the latest refresh
+        self.index: AnyIndex | None = None
         self._sample: _Renumbered[EntityPlaces] | None = None  # it, by places; None: of all entities, which need none
         self._vectors: EntityIndex | None = None  # of all entities, what `index` searches
-        self.age = 0  # the updates since the latest refresh
+        self.age = 0
         self._spare: EntityIndex | None = None  # of all entities under the weights of now, for scores
         self._allowed: dict[Allowed, tuple[EntityRows, EntityPlaces]] = {}  # what the KB allows, and where that is here
 

@@ -49,6 +49,8 @@ class RankingSession:
     most candidates are clearly wrong, and a pass with gradients takes three times as long as one without.
 
     Attributes:
+        model: The cross-encoder.
+        adversarial: FGSM, or None.
         n_mentions: How many have given gradients since the latest update.
         latest: The latest update; None before the first, and after a batch without mentions.
     """

@@ -75,6 +75,9 @@ class TrainingSession:
     """Updates a bi-encoder on gold mentions. All randomness of its own comes from `seed`.
 
     Attributes:
+        model: The bi-encoder.
+        kb: Its entities are the candidates.
+        objective: What becomes less.
         live: The KB under the present weights.
         loss: That of the objective; from the first batch with negatives on with the origin that it has been given.
         latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
