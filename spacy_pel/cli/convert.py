@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from ..corpora.gold_corpus import Format
 from ..errors import PelError
 from .app import command
+from .out_file import check_apart
 from .pipeline import blank, warnings_shown
 from .printing import msg
 from .vocabulary import print_skipped
@@ -57,17 +57,18 @@ def convert(
     from tqdm import tqdm
 
     from ..corpora.docbin import check_docbin, write_docs
-    from ..corpora.gold_corpus import format_of, read_gold
+    from ..corpora.gold_corpus import check_corpus, format_of, read_gold
     from ..corpora.pubtator import PubTatorReader
     from ..mentions.gold import gold_mentions
 
-    _check_apart({"SOURCE": source, "OUT": out, "--held-out": held_out})
+    check_apart([("SOURCE", source), ("OUT", out), ("--held-out", held_out)])
     for path in filter(None, (out, held_out)):
         check_docbin(path)
     nlp = blank(lang)
     format = format or format_of(source)
     if format is None:
         raise PelError(f"{source}: its suffix does not tell what it is; say --format {_named()}")
+    check_corpus(source, format)
     pubtator = PubTatorReader(source, nlp, strict=strict, strip_prefix=strip_prefix)
     reader: Iterable[Doc] = pubtator
     skipped: Counter[str] = Counter()
@@ -93,17 +94,6 @@ def convert(
     if held_out:
         write_docs(held_out, docs[::fold])
         msg.good(f"Wrote {len(docs[::fold]):,} documents to {held_out}")
-
-
-def _check_apart(named: dict[str, Path | None]) -> None:
-    """Raise `PelError` where two of the paths, by what names them, are one file, which would be replaced, or one is in
-    the other, and would be read as a part of it."""
-    given = [(name, path) for name, path in named.items() if path is not None]
-    for (one, path), (other, same) in combinations(given, 2):
-        if path.resolve() == same.resolve():
-            raise PelError(f"{path} is both {one} and {other}, and would be replaced: name another file for {other}")
-        if path.resolve() in same.resolve().parents:
-            raise PelError(f"{same} ({other}) is in {path} ({one}), and would be read with it: name another folder")
 
 
 def _named() -> str:

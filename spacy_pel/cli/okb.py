@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Collection, Set
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import PelError
 from .app import command
+from .okb_report import print_counts
+from .out_file import check_apart, check_out
 from .printing import msg
 from .vocabulary import split_values
 
 if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
     from ..kb.knowledge_base import KnowledgeBase
     from ..mentions.gold import GoldMention
+
+    Split = list[tuple[Doc, list[GoldMention]]]
 
 
 @command("okb")
@@ -45,124 +52,122 @@ def okb(
 
     Example: python -m spacy pel okb kb okb train.pubtator dev.pubtator test.pubtator --strip-prefix UMLS:
     """
-    import spacy
-    from tqdm import tqdm
-
-    from ..corpora.docbin import write_docs
-    from ..corpora.okb import OKB_TYPES, ids_of_types, keep, make_nil
-    from ..corpora.pubtator import PubTatorReader
-    from ..files.atomic import check_writable, write_json
-    from ..kb.hold_out import HoldOut
+    from ..corpora.okb import OKB_TYPES
+    from ..files.atomic import write_json
     from ..kb.knowledge_base import KnowledgeBase
-    from ..mentions.gold import gold_mentions, with_successors
 
+    targets = _targets(out, corpora, dry_run)
+    _check_paths(kb, out, corpora, targets, output, force)
+    whole, wanted = KnowledgeBase(kb), frozenset(split_values(types) or OKB_TYPES)
+    splits = _read(corpora, whole, strip_prefix, known_only)
+    mentions = {
+        corpus.stem: [mention for _, found in split for mention in found]
+        for corpus, split in zip(corpora, splits, strict=True)
+    }
+    held_out = _held_out(mentions.values(), wanted, whole, corpora[0])
+    n_held_out = len(whole.rows(held_out))
+    counts = {"n_entities": len(whole), "n_held_out": n_held_out}
+    counts |= print_counts(mentions, held_out, wanted, whole)
+    msg.text(f"{n_held_out:,} of the {len(whole):,} entities of {kb} are of these types.")
+    if targets:
+        _write(out / "kb", targets, whole, splits, held_out, force)
+        msg.good(f"Wrote {out / 'kb'} and {', '.join(map(str, targets))}")
+    if output:
+        write_json(output, counts)
+
+
+def _targets(out: Path, corpora: list[Path], dry_run: bool) -> list[Path]:
+    """The file to write for each corpus; none in a dry run."""
     targets = [out / f"{corpus.stem}.spacy" for corpus in corpora]
     if len(set(targets)) < len(targets):
         raise PelError(f"Two corpora have one name, so both would be written to {max(targets, key=targets.count)}")
-    there = [path for path in (out / "kb", *targets) if path.exists()]
-    if there and not (force or dry_run):
-        raise PelError(f"{there[0]}: is there already; choose another folder or replace it with --force")
+    return [] if dry_run else targets
+
+
+def _check_paths(
+    kb: Path, out: Path, corpora: list[Path], targets: list[Path], output: Path | None, force: bool
+) -> None:
+    """Check before anything is read that it can be, and that all can be written that is to be."""
+    from ..corpora.gold_corpus import Format, check_corpus
+    from ..files.atomic import check_writable
+
+    new = [("OUT/kb", out / "kb"), *((f"OUT/{target.name}", target) for target in targets)] if targets else []
+    check_apart([("KB", kb), *(("a corpus", corpus) for corpus in corpora), *new, ("--output", output)])
+    for corpus in corpora:
+        check_corpus(corpus, Format.pubtator)
+    if targets:
+        _check_new(out / "kb", targets, force)
     if output:
         check_writable(output)
-    whole, wanted, nlp = KnowledgeBase(kb), frozenset(split_values(types) or OKB_TYPES), spacy.blank("en")
-    splits = []
+
+
+def _check_new(kb: Path, targets: list[Path], force: bool) -> None:
+    """Check that the new KB and corpora can and should be written."""
+    from ..files.folders import check_replaceable
+    from ..kb.knowledge_base import FILES
+
+    check_replaceable(kb, FILES)
+    for target in targets:
+        check_out(target, kb, "the KB", force=True)
+    there = [path for path in (kb, *targets) if path.exists()]
+    if there and not force:
+        raise PelError(f"{there[0]}: is there already; choose another folder or replace it with --force")
+
+
+def _read(corpora: list[Path], kb: KnowledgeBase, strip_prefix: str, known_only: bool) -> list[Split]:
+    """Every corpus as Docs with their gold mentions; of these only those that the KB knows, if that is asked for."""
+    import spacy
+    from tqdm import tqdm
+
+    from ..corpora.pubtator import PubTatorReader
+    from ..mentions.gold import gold_mentions, with_successors
+
+    splits, nlp = [], spacy.blank("en")
     for corpus in corpora:
-        reader = tqdm(
-            PubTatorReader(corpus, nlp, strip_prefix=strip_prefix), desc=f"Reading {corpus.name}", disable=None
-        )
-        docs = [(doc, with_successors(gold_mentions(doc), whole)) for doc in reader]
-        if known_only:
-            docs = [(doc, [one for one in found if any(id_ in whole for id_ in one.ids)]) for doc, found in docs]
-            for doc, found in docs:
-                keep(doc, found)
-        splits.append(docs)
-    mentions = [[mention for _, found in docs for mention in found] for docs in splits]
-    held_out = {id_ for found in mentions for id_ in ids_of_types(found, wanted)}
-    held_out |= {entity.id for entity in whole.entities() if not wanted.isdisjoint(entity.types)}
+        reader = PubTatorReader(corpus, nlp, strip_prefix=strip_prefix)
+        docs = tqdm(reader, desc=f"Reading {corpus.name}", disable=None)
+        splits.append([(doc, with_successors(gold_mentions(doc), kb)) for doc in docs])
+    return [_known(split, kb) for split in splits] if known_only else splits
+
+
+def _known(split: Split, kb: KnowledgeBase) -> Split:
+    """The Docs of a split with no other mentions than those that have an id of the KB."""
+    from ..corpora.okb import keep
+
+    known = [(doc, [one for one in found if any(id_ in kb for id_ in one.ids)]) for doc, found in split]
+    for doc, found in known:
+        keep(doc, found)
+    return known
+
+
+def _held_out(mentions: Collection[list[GoldMention]], types: Set[str], kb: KnowledgeBase, corpus: Path) -> set[str]:
+    """The ids that become NIL: those that have any of `types` in the KB or in a mention. corpus: named in an error."""
+    from ..corpora.okb import ids_of_types
+
+    named = ", ".join(sorted(types))
+    held_out = {id_ for found in mentions for id_ in ids_of_types(found, types)}
+    held_out |= {entity.id for entity in kb.entities() if not types.isdisjoint(entity.types)}
     if not any(held_out.issuperset(mention.ids) for found in mentions for mention in found if mention.ids):
-        raise PelError(f"{corpora[0]}: no mention has any of the types {', '.join(sorted(wanted))}")
-
-    splits_found = {
-        corpus.stem: _print_statistics(corpus, found, mentions[0], held_out, whole)
-        for corpus, found in zip(corpora, mentions, strict=True)
-    }
-    n_held_out = len(whole.rows(held_out))
-    counts = {"n_entities": len(whole), "n_held_out": n_held_out, "splits": splits_found}
-    counts |= _print_checks(corpora, mentions, held_out, wanted, whole)
-    if output:
-        write_json(output, counts)
-    msg.text(f"{n_held_out:,} of the {len(whole):,} entities of {kb} are of these types.")
-    if dry_run:
-        return
-    notes = {key: whole.meta.get(key, "") for key in ("source", "release", "licence")}
-    kept = HoldOut(ids=held_out).kept(whole.entities(), Counter())
-    KnowledgeBase.create(out / "kb", kept, retired=whole.successors().items(), overwrite=force, **notes)
-    for target, docs in zip(targets, splits, strict=True):
-        for doc, found in docs:
-            make_nil(doc, found, held_out)
-        write_docs(target, [doc for doc, _ in docs])
-    msg.good(f"Wrote {out / 'kb'} and {', '.join(map(str, targets))}")
+        raise PelError(f"{corpus}: no mention has any of the types {named}")
+    if len(kb.rows(held_out)) == len(kb):
+        raise PelError(f"{kb.path}: every entity is of the types {named}, and none would stay; name fewer in --types")
+    return held_out
 
 
-def _print_statistics(
-    corpus: Path, mentions: list[GoldMention], training: list[GoldMention], held_out: set[str], kb: KnowledgeBase
-) -> dict[str, Any]:
-    """Returns what it has printed, by part."""
-    from ..corpora.okb import split_statistics
+def _write(
+    kb: Path, targets: list[Path], whole: KnowledgeBase, splits: list[Split], held_out: set[str], force: bool
+) -> None:
+    """Write the corpora and the KB without the entities `held_out`: all of them, or none where one fails."""
+    from ..corpora.docbin import new_docs
+    from ..corpora.okb import make_nil
+    from ..kb.hold_out import HoldOut
+    from ..kb.knowledge_base import KnowledgeBase
 
-    train_ids = {id_ for mention in training for id_ in mention.ids}
-    nil = [mention for mention in mentions if held_out.issuperset(mention.ids)]
-    left = [mention for mention in mentions if not held_out.issuperset(mention.ids)]
-    in_kb = [mention for mention in left if any(id_ in kb for id_ in mention.ids)]
-    parts = {"all": mentions, "of these types, now NIL": nil, "of other types": left, "  of them in the KB": in_kb}
-    found = {name.strip(): split_statistics(own, train_ids) for name, own in parts.items()}
-    rows = [
-        (name, f"{own.mentions:,}", f"{own.entities:,}", _share(own.seen))
-        for name, own in zip(parts, found.values(), strict=True)
-    ]
-    _print_table((corpus.stem, "Mentions", "Entities", "seen in training"), rows)
-    return {name: own._asdict() for name, own in found.items()}
-
-
-def _print_checks(
-    corpora: list[Path], mentions: list[list[GoldMention]], held_out: set[str], types: Set[str], kb: KnowledgeBase
-) -> dict[str, Any]:
-    """What could tell NIL without the context: appendix D of the paper, and names of others. Returns what it has
-    printed."""
-    from ..corpora.okb_checks import form_statistics, kb_sides, nil_forms, statistics_by_type
-
-    train_ids = {id_ for mention in mentions[0] for id_ in mention.ids}
-    printed: dict[str, dict[str, Any]] = {"nil_by_type": {}, "nil_forms": {}, "texts": {}}
-    for corpus, own in zip(corpora, mentions, strict=True):
-        by_type = statistics_by_type(own, sorted(types), train_ids)
-        rows = [(type_, f"{n:,}", f"{entities:,}", _share(seen)) for type_, (n, entities, seen) in by_type.items()]
-        if rows:
-            _print_table((f"{corpus.stem}, NIL by type", "Mentions", "Entities", "seen in training"), rows)
-        printed["nil_by_type"][corpus.stem] = {type_: found._asdict() for type_, found in by_type.items()}
-    forms = [nil_forms(own, held_out) for own in mentions]
-    sides = kb_sides(kb.entities(), held_out, set().union(*forms))
-    rows, training = [], {mention.form for mention in mentions[0]}
-    for corpus, own_forms in zip(corpora, forms, strict=True):
-        found = form_statistics(own_forms, training, sides.known_forms)
-        rows.append((corpus.stem, f"{found.forms:,}", _share(found.in_training), _share(found.are_names)))
-        printed["nil_forms"][corpus.stem] = found._asdict()
-    _print_table(("NIL forms", "Distinct", "in training", "a name that stays"), rows)
-    texts = []
-    for name, side in (("leave it", sides.left), ("stay", sides.stayed)):
-        means = (f"{side.entities:,}", _mean(side.name), _mean(side.aliases), _share(side.defined))
-        texts.append((name, *means, _mean(side.definition)))
-        printed["texts"][name] = side._asdict()
-    _print_table(("Entities of the KB that", "Entities", "words of a name", "aliases", "defined", "words of it"), texts)
-    return printed
-
-
-def _print_table(header: tuple[str, ...], rows: list[Any]) -> None:
-    msg.table(rows, header=header, aligns=("l", *["r"] * (len(header) - 1)), divider=True)
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
-
-
-def _mean(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    with ExitStack() as stack:
+        for target, split in zip(targets, splits, strict=True):
+            for doc, found in split:
+                make_nil(doc, found, held_out)
+            stack.enter_context(new_docs(target, [doc for doc, _ in split]))
+        notes = {key: whole.meta.get(key, "") for key in ("source", "release", "licence")}
+        kept = HoldOut(ids=held_out).kept(whole.entities(), Counter())
+        KnowledgeBase.create(kb, kept, retired=whole.successors().items(), overwrite=force, **notes)

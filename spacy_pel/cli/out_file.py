@@ -1,8 +1,10 @@
-"""The file that a command is to write, checked before anything is read or loaded."""
+"""What a command is to write, checked before anything is read or loaded."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
 
 from ..errors import PelError
@@ -29,3 +31,21 @@ def check_out(out: Path, source: Path, source_name: str, force: bool) -> None:
     nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not os.access(nearest, os.W_OK) or (nearest != out and not nearest.is_dir()):
         raise PelError(f"{out} cannot be written: {nearest} cannot; name another file.")
+
+
+def check_apart(named: Iterable[tuple[str, Path | None]]) -> None:
+    """Check that what a command reads and writes are different files and folders.
+
+    Args:
+        named: What the command calls a path, and the path if it is given.
+
+    Raises:
+        PelError: Two of them are one, which would be replaced, or one is in the other, and would be read as a part of
+            it.
+    """
+    given = [(name, path) for name, path in named if path is not None]
+    for (one, path), (other, same) in combinations(given, 2):
+        if path.resolve() == same.resolve():
+            raise PelError(f"{path} is both {one} and {other}, and would be replaced: choose another for {other}")
+        if path.resolve() in same.resolve().parents:
+            raise PelError(f"{same} ({other}) is in {path} ({one}), and would be read with it: name another folder")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
 from ..errors import PelError
-from ..files.atomic import check_writable, write_atomically
+from ..files.atomic import check_writable, new_file, write_atomically
 
 SUFFIX = ".spacy"
 
@@ -67,4 +68,17 @@ def write_docs(path: Path, docs: Iterable[Doc]) -> None:
         PelError: As for `check_docbin`.
     """
     check_docbin(path)
-    write_atomically(path, DocBin(store_user_data=True, docs=docs).to_bytes())
+    write_atomically(path, _encoded(docs))
+
+
+@contextmanager
+def new_docs(path: Path, docs: Iterable[Doc]) -> Iterator[None]:
+    """Write Docs as `write_docs` does, to a file that appears when the block ends, and vanishes when it raises."""
+    with new_file(path) as file:
+        file.write(_encoded(docs))
+        file.flush()
+        yield
+
+
+def _encoded(docs: Iterable[Doc]) -> bytes:
+    return DocBin(store_user_data=True, docs=docs).to_bytes()

@@ -35,6 +35,14 @@ def format_of(path: Path) -> Format | None:
     return Format(kind) if kind in (Format.jsonl.value, Format.spacy.value) else None
 
 
+def check_corpus(path: Path, format: Format | None) -> None:
+    """Raise `PelError` where there is nothing at `path`, or a folder, and the format is that of a file."""
+    if not path.exists():
+        raise PelError(f"{path} does not exist: name a corpus with gold mentions")
+    if path.is_dir() and format not in (None, Format.spacy):
+        raise PelError(f"{path} is a folder: name a file of the format {format.value}")
+
+
 def read_gold(
     path: Path,
     nlp: Language,
@@ -57,9 +65,9 @@ def read_gold(
     Raises:
         PelError: It is not there, or cannot be read so.
     """
-    if not path.exists():
-        raise PelError(f"{path} does not exist: name a corpus with gold mentions")
-    match format or format_of(path):
+    format = format or format_of(path)
+    check_corpus(path, format)
+    match format:
         case Format.pubtator:
             yield from PubTatorReader(path, nlp, strip_prefix=strip_prefix)
         case Format.jsonl:

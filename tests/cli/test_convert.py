@@ -2,7 +2,9 @@
 
 import json
 
+import pytest
 import spacy
+from commands import one_line, pel
 from typer.testing import CliRunner
 
 from spacy_pel.cli import pel_app
@@ -52,7 +54,10 @@ def test_bad_arguments_are_one_line_each(tmp_path):
     source = tmp_path / "cdr.txt"
     source.write_text(PUBTATOR)
     for result, error in [
-        (convert(tmp_path / "none.txt", tmp_path / "dev.spacy"), f"✘ {tmp_path / 'none.txt'}: no such file"),
+        (
+            convert(tmp_path / "none.txt", tmp_path / "dev.spacy"),
+            f"✘ {tmp_path / 'none.txt'} does not exist: name a corpus",
+        ),
         (convert(source, tmp_path / "dev.bin"), "must end in .spacy"),
         (convert(source, tmp_path / "dev.spacy", "--lang", "qqq"), "--lang qqq"),
     ]:
@@ -60,6 +65,13 @@ def test_bad_arguments_are_one_line_each(tmp_path):
         assert error in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("format", ["pubtator", "jsonl", "zeshel", "kilt"])
+def test_a_folder_where_a_file_is_wanted(tmp_path, format):
+    (tmp_path / "source").mkdir()
+    line = one_line(pel("convert", tmp_path / "source", tmp_path / "out.spacy", "--format", format))
+    assert f"source is a folder: name a file of the format {format}" in line
 
 
 def test_the_tokens_are_those_of_the_language(tmp_path):

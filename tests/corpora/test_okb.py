@@ -6,6 +6,8 @@ import json
 
 import pytest
 import spacy
+from commands import one_line, pel
+from on_disk import contents, names
 from spacy.tokens import Span
 from typer.testing import CliRunner
 
@@ -13,6 +15,7 @@ from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.corpora.okb import OKB_TYPES, SplitStatistics
 from spacy_pel.corpora.okb_checks import Forms, Texts, form_statistics, kb_sides, nil_forms, statistics_by_type
+from spacy_pel.errors import PelError
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
 from spacy_pel.mentions.gold import GoldMention, gold_mentions
 
@@ -128,6 +131,52 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(made):
     twice = CliRunner().invoke(pel_app, list(map(str, arguments)))
     assert twice.exit_code == 1 and "dev.spacy" in twice.stderr
     assert {path.name for path in made.iterdir()} == {"dev.txt", "kb", "mine", "okb", "train.pubtator"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("kb", ".", "train.pubtator", "--force"), "kb is both KB and OUT/kb"),
+        (("kb", "kb", "train.pubtator"), "kb/kb (OUT/kb) is in kb (KB)"),
+        (("kb", "okb", "train.pubtator", "--output", "train.pubtator"), "is both a corpus and --output"),
+        (
+            ("kb", "okb", "train.pubtator", "--dry-run", "--output", "dev.txt", "dev.txt"),
+            "is both a corpus and --output",
+        ),
+        (("kb", "okb", "train.pubtator", "--output", "okb/train.spacy"), "is both OUT/train.spacy and --output"),
+        (("kb", "okb", "train.pubtator", "--output", "folder"), "folder is no file that could be replaced"),
+        (("kb", "dev.txt", "train.pubtator"), "dev.txt/train.spacy cannot be written: "),
+        (("kb", "folder", "train.pubtator", "--force"), "train.spacy is a folder"),
+        (("kb", "okb", "folder"), "folder is a folder: name a file of the format pubtator"),
+        (("kb", "okb", "none.pubtator"), "none.pubtator does not exist: name a corpus"),
+        (
+            ("kb", "okb", "train.pubtator", "--types", "T061,chemical,T074,T023", "--strip-prefix", "UMLS:"),
+            "every entity is of the types T023, T061, T074, chemical, and none would stay; name fewer in --types",
+        ),
+    ],
+)
+def test_what_is_in_the_way_is_said_before_anything_is_written(made, monkeypatch, options, message):
+    monkeypatch.chdir(made)
+    (made / "folder" / "train.spacy").mkdir(parents=True)
+    KnowledgeBase(made / "kb").remove(["C6"])
+    before = contents(made)
+    assert message in one_line(pel("okb", *options))
+    assert contents(made) == before and names(made) == {"dev.txt", "folder", "kb", "train.pubtator"}
+
+
+def test_the_set_is_whole_or_not_there(made, monkeypatch):
+    (made / "okb").mkdir()
+    (made / "okb" / "notes.txt").write_text("mine")
+    with monkeypatch.context() as patched:
+        patched.setattr("spacy_pel.kb.records.store.RecordStore.create", full_disk)
+        assert "no space" in one_line(okb(made, "--output", made / "counts.json"))
+    assert names(made / "okb") == {"notes.txt"} and not (made / "counts.json").exists()
+    assert okb(made).exit_code == 0
+    assert names(made / "okb") == {"notes.txt", "kb", "train.spacy", "dev.spacy"}
+
+
+def full_disk(*args, **kwargs):
+    raise PelError("no space")
 
 
 def test_nil_is_no_id_of_a_type(made):
