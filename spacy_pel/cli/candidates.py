@@ -35,6 +35,8 @@ def candidates(
     """
     from ..pipeline.candidates import found_by_another
 
+    if not config.is_file() and config != Path("-"):  # which spaCy reads from stdin
+        raise PelError(f"{config} is no file: name the config of the ranker's training")
     other = load_linker(by, gpu_id=gpu_id, code=code)[2]
     nlp, ranker, corpus, file = _training(config, ctx.args)
     new, there = found_by_another(ranker, other, corpus(nlp), file, where=by)

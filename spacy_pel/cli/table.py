@@ -13,6 +13,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
+from .out_file import check_out
 from .printing import echo, msg
 
 COLUMNS = (
@@ -41,6 +42,8 @@ def table(
     """
     from ..files.atomic import write_atomically
 
+    if output:
+        _check_output(output, metrics)
     keys = [key.strip() for key in columns.split(",") if key.strip()]
     found = read_metrics(metrics)
     known = {key for values in found.values() for key, value in values.items() if value is None or _is_number(value)}
@@ -59,6 +62,14 @@ def table(
         msg.good(f"Wrote {output}")
 
 
+def _check_output(output: Path, metrics: Path) -> None:
+    """Check that the table becomes none of the files of measures, which it would be read with the next time."""
+    for file in metrics.glob("*.json"):
+        check_out(output, file, "one of the files to read", force=True)
+    if output.suffix == ".json" and output.resolve().parent == metrics.resolve():
+        raise PelError(f"{output} would be read as measures by the next `table`; give it another suffix, such as .md.")
+
+
 def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
     """Read all JSON files of a folder.
 
@@ -66,8 +77,10 @@ def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
         Measures by the name of their file, baselines first.
 
     Raises:
-        PelError: If the folder has no JSON file, or one of them holds something else than measures.
+        PelError: If it is no folder, it has no JSON file, or one of them holds something else than measures.
     """
+    if folder.is_file():
+        raise PelError(f"{folder} is a file: name the folder that it is in.")
     paths = sorted(folder.glob("*.json"), key=lambda path: (not path.stem.startswith(FIRST), path.stem))
     if not paths:
         raise PelError(f"{folder} has no JSON file: write one with `spacy pel evaluate … --output {folder}/dev.json`.")

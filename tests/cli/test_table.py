@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from commands import one_line, pel
+from on_disk import contents
 
 run = partial(pel, "table")
 
@@ -86,3 +87,17 @@ def test_a_folder_without_measures(tmp_path, metrics):
     assert "list.json is not JSON" in one_line(run(metrics))
     (metrics / "list.json").write_text('{"recall_at_1": "high"}')
     assert '"recall_at_1" is "high"' in one_line(run(metrics, "--columns", "recall_at_1"))
+
+
+def test_the_table_is_none_of_the_measures(metrics, tmp_path):
+    before = contents(metrics)
+    (tmp_path / "link.md").symlink_to(metrics / "dev.json")
+    for output, message in [
+        (metrics / "dev.json", "dev.json is one of the files to read too; name another file"),
+        (tmp_path / "link.md", "link.md is one of the files to read too; name another file"),
+        (metrics / "table.json", "table.json would be read as measures by the next `table`; give it another suffix"),
+    ]:
+        assert message in one_line(run(metrics, "--columns", "recall_at_1", "--output", output))
+    assert contents(metrics) == before
+    assert run(metrics, "--columns", "recall_at_1", "--output", tmp_path / "table.json").exit_code == 0
+    assert "dev.json is a file: name the folder" in one_line(run(metrics / "dev.json"))
