@@ -114,9 +114,18 @@ def _print_counts(counts: PubTatorCounts) -> None:
         ("Left out: only whitespace", counts.blank),
         ("Left out: relation lines", counts.relations),
         ("Left out: columns after the sixth", counts.extra_columns),
+        ("Left out: mention lines that come again", len(counts.repeated)),
+        ("Left out: documents that come again", len(counts.repeated_documents)),
     ]
     msg.table([(label, f"{count:,}") for label, count in rows], aligns=("l", "r"), max_col=40)
-    if counts.mismatched:
-        lines = ", ".join(map(str, counts.mismatched[:LINES_SHOWN]))
-        more = ", …" if len(counts.mismatched) > LINES_SHOWN else ""
-        msg.warn(f"{len(counts.mismatched)} mentions do not match the text at their offsets: lines {lines}{more}")
+    _warn_of("mentions do not match the text at their offsets", counts.mismatched)
+    _warn_of("mentions are those of an earlier line of their document", counts.repeated)
+    _warn_of("documents have the id of an earlier one", counts.repeated_documents)
+
+
+def _warn_of(what: str, numbers: list[int]) -> None:
+    """Name the first of the lines that were left out, if there are any."""
+    if numbers:
+        lines = ", ".join(map(str, numbers[:LINES_SHOWN]))
+        more = ", …" if len(numbers) > LINES_SHOWN else ""
+        msg.warn(f"{len(numbers)} {what}: lines {lines}{more}")

@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from ..errors import PelError
 from ..files.json_lines import numbered_lines, parse_object, required, text
 from ..kb.readers.faults import Faults
+from ..kb.readers.rows import check_once
 from ..mentions.gold import GOLD_GROUP
 from ..mentions.offsets import UNTYPED, expanded_span
 from ..mentions.tokens import check_length, tokenised
@@ -30,7 +31,8 @@ def read_kilt_mentions(
 
     The mention is in `doc.spans["gold_mentions"]` and `doc.ents`. Its `kb_id_` is the `wikipedia_id` of the output,
     "A|B" where there are several, and empty where a line has no output, as in a test set without answers. The id of the
-    line goes to `doc.user_data["id"]`. A line that is not right is left out with a warning.
+    line goes to `doc.user_data["id"]`. A line that is not right, or has the id of an earlier one, is left out with a
+    warning.
 
     Args:
         path: The file, plain or `.gz`.
@@ -42,7 +44,15 @@ def read_kilt_mentions(
         PelError: More than one line in a hundred is left out (with the first of them), or the file has none.
     """
     faults = Faults(path, Counter() if skipped is None else skipped, strict=strict, unit="mentions")
-    yield from faults.parsed(numbered_lines(path), lambda number, line: _doc(nlp, parse_object(line, SHAPE)))
+    lines: dict[str, int] = {}
+
+    def parse(number: int, line: bytes) -> Doc:
+        doc = _doc(nlp, parse_object(line, SHAPE))
+        if id_ := doc.user_data["id"]:
+            check_once(lines, id_, number, "mention")
+        return doc
+
+    yield from faults.parsed(numbered_lines(path), parse)
     if not faults.good:
         raise PelError(f"{path} holds no mention: write {SHAPE}, an object a line")
 

@@ -43,6 +43,8 @@ class PubTatorCounts:
         blank: Mentions of nothing but whitespace, which were left out.
         relations: Relation lines, which were left out.
         extra_columns: Mention lines whose columns after the sixth were left out.
+        repeated: Mention lines that are those of an earlier mention of their document, which were left out.
+        repeated_documents: First lines of documents with the id of an earlier one, which were left out.
     """
 
     documents: int = 0
@@ -56,6 +58,8 @@ class PubTatorCounts:
     blank: int = 0
     relations: int = 0
     extra_columns: int = 0
+    repeated: list[int] = field(default_factory=list)
+    repeated_documents: list[int] = field(default_factory=list)
 
 
 class _Mention(NamedTuple):
@@ -66,13 +70,16 @@ class _Mention(NamedTuple):
     label: str
     ids: str
     extra_columns: bool
+    first_line: int  # the same one, or that of the mention which it repeats
 
 
 @dataclass
 class _Record:
+    line: int
     pmid: str
     passages: list[str]
     mentions: list[_Mention] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)  # of the mentions
     relations: int = 0
 
 
@@ -86,7 +93,8 @@ class PubTatorReader:
     Attributes:
         path: The file.
         nlp: Gives the tokenizer and the vocabulary.
-        strict: A mention whose offsets do not hold its text is an error; otherwise it is left out and counted.
+        strict: A mention whose offsets do not hold its text, a mention line or the id of a document for the second time
+            is an error; otherwise it is left out and counted.
         strip_prefix: Is taken off every id, say "UMLS:".
         counts: What the reader met.
     """
@@ -106,8 +114,14 @@ class PubTatorReader:
                 integers, invalid UTF-8), or the file has no document. The message names file and line.
         """
         self.counts = PubTatorCounts()
+        lines: dict[str, int] = {}
         for record in _read_records(self.path):
-            yield self._make_doc(record)
+            before = lines.setdefault(record.pmid, record.line)
+            if before == record.line:
+                yield self._make_doc(record)
+            else:
+                what = f"the id {record.pmid!r} is that of the document in line {before}: give each its own"
+                self._leave_out(record.line, what, self.counts.repeated_documents)
         if not self.counts.documents:
             raise PelError(f"{self.path} holds no document: a PubTator document starts with a line `pmid|t|title`")
 
@@ -123,15 +137,15 @@ class PubTatorReader:
         return doc
 
     def _make_span(self, doc: Doc, text: str, mention: _Mention) -> Span | None:
+        if mention.first_line < mention.line:
+            what = f"the mention is that of line {mention.first_line}: remove one of the lines"
+            self._leave_out(mention.line, what, self.counts.repeated)
+            return None
         self.counts.extra_columns += mention.extra_columns
         found = text[max(mention.start, 0) : max(mention.end, 0)]
         if mention.start < 0 or found != mention.text:
-            if self.strict:
-                raise PelError(
-                    f"{self.path}:{mention.line}: offsets {mention.start}-{mention.end} hold {found!r}, not "
-                    f"{mention.text!r}: correct the line, or leave such lines out by not asking for --strict"
-                )
-            self.counts.mismatched.append(mention.line)
+            what = f"offsets {mention.start}-{mention.end} hold {found!r}, not {mention.text!r}: correct the line"
+            self._leave_out(mention.line, what, self.counts.mismatched)
             return None
         if not found.strip():
             self.counts.blank += 1
@@ -141,6 +155,11 @@ class PubTatorReader:
         self.counts.mentions += 1
         self.counts.widened += span.text != found.strip()
         return span
+
+    def _leave_out(self, line: int, what: str, counted: list[int]) -> None:
+        if self.strict:
+            raise PelError(f"{self.path}:{line}: {what}, or leave such lines out by not asking for --strict")
+        counted.append(line)
 
     def _kb_id(self, column: str) -> str:
         parts = [part.strip().removeprefix(self.strip_prefix) for part in column.split("|")]
@@ -166,7 +185,7 @@ def _read_records(path: Path) -> Iterator[_Record]:
             continue
         where = f"{path}:{number}"
         if passage and passage["kind"] == "t":
-            record = _Record(passage["pmid"], [passage["text"]])
+            record = _Record(number, passage["pmid"], [passage["text"]])
             continue
         if record is None:
             raise PelError(f"{where}: no title line `pmid|t|title` comes before this line of its document")
@@ -175,7 +194,7 @@ def _read_records(path: Path) -> Iterator[_Record]:
             raise PelError(f"{where}: a line of document {pmid!r} inside document {record.pmid!r}")
         if passage:
             record.passages.append(passage["text"])
-        elif mention := _parse_mention(line, number, where):
+        elif mention := _parse_mention(line, number, record.lines.setdefault(line, number), where):
             record.mentions.append(mention)
         else:
             record.relations += 1
@@ -193,7 +212,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield number, line.rstrip("\r\n")
 
 
-def _parse_mention(line: str, number: int, where: str) -> _Mention | None:
+def _parse_mention(line: str, number: int, first_line: int, where: str) -> _Mention | None:
     """Read a mention; None for a relation, whose second column is a name instead of an offset: `pmid CID id1 id2`."""
     columns = line.split("\t")
     if len(columns) in (4, 5) and not columns[1].strip().lstrip("-").isdecimal():
@@ -205,4 +224,4 @@ def _parse_mention(line: str, number: int, where: str) -> _Mention | None:
     except ValueError as error:
         raise PelError(f"{where}: the offsets {columns[1]!r} and {columns[2]!r} must be integers") from error
     ids = columns[5] if len(columns) > 5 else ""
-    return _Mention(number, start, end, columns[3], columns[4].strip(), ids, len(columns) > 6)
+    return _Mention(number, start, end, columns[3], columns[4].strip(), ids, len(columns) > 6, first_line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from spacy.util import filter_spans
 from ..errors import PelError
 from ..files.json_lines import numbered_lines, parse_object, required, text
 from ..kb.readers.faults import Faults
+from ..kb.readers.rows import check_once
 from ..kb.readers.zeshel import SHAPE, worlds_in
 from ..mentions.gold import GOLD_GROUP
 
@@ -42,6 +43,7 @@ class _Read:
     mentions: Faults
     strict: bool
     skipped: Counter[str]
+    documents: dict[str, str] = field(default_factory=dict)  # where each stands
 
 
 def read_zeshel_mentions(
@@ -56,7 +58,8 @@ def read_zeshel_mentions(
     `id_` the `category`. The id of the document goes to `doc.user_data["document_id"]`.
 
     A mention that is not right is left out with a warning: the words at its indexes are not its text, its document is
-    not there, or its line is no such object.
+    not there, its `mention_id` is that of an earlier one, or its line is no such object. So is a document whose id is
+    that of an earlier one.
 
     Args:
         path: A file of JSON lines, plain or `.gz`.
@@ -86,20 +89,21 @@ def read_zeshel_mentions(
 def _by_world(faults: Faults) -> dict[str, dict[str, list[_Mention]]]:
     """The mentions by world and document."""
     found: dict[str, dict[str, list[_Mention]]] = defaultdict(lambda: defaultdict(list))
-    for mention in faults.parsed(numbered_lines(faults.path), _mention):
+    for mention in faults.parsed(numbered_lines(faults.path), partial(_mention, {})):
         found[mention.world][mention.document].append(mention)
     if not found:
         raise PelError(f"{faults.path} holds no mention: write {MENTION}, an object a line")
     return found
 
 
-def _mention(number: int, line: bytes) -> _Mention:
+def _mention(lines: dict[str, int], number: int, line: bytes) -> _Mention:
+    """The mention on a line; `lines` has those of the ids so far."""
     record = parse_object(line, MENTION)
     need = partial(required, record, hint=f"write {MENTION}")
     start, end = record.get("start_index"), record.get("end_index")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         raise PelError(f"start_index {start!r} and end_index {end!r} are no words; count from 0, the last one included")
-    return _Mention(
+    mention = _Mention(
         number,
         need("context_document_id"),
         need("corpus"),
@@ -109,20 +113,26 @@ def _mention(number: int, line: bytes) -> _Mention:
         need("label_document_id"),
         text(record, "category"),
     )
+    if id_ := text(record, "mention_id"):
+        check_once(lines, id_, number, "mention")
+    return mention
 
 
 def _docs(read: _Read, file: Path, wanted: dict[str, list[_Mention]]) -> Iterator[Doc]:
     """Of each document in `file` that is `wanted` the Doc; its mentions are taken from there."""
     documents = Faults(file, read.skipped, strict=read.strict, unit="documents")
-    for id_, words in documents.parsed(numbered_lines(file), partial(_document, wanted)):
+    for id_, words in documents.parsed(numbered_lines(file), partial(_document, read, file, wanted)):
         if mentions := wanted.pop(id_, None):
             yield _doc(read, id_, words, mentions)
 
 
-def _document(wanted: dict[str, list[_Mention]], number: int, line: bytes) -> tuple[str, list[str]]:
+def _document(
+    read: _Read, file: Path, wanted: dict[str, list[_Mention]], number: int, line: bytes
+) -> tuple[str, list[str]]:
     """The id of a document and its words; only those that are wanted are parted."""
     record = parse_object(line, SHAPE)
     id_, found = required(record, "document_id", f"write {SHAPE}"), text(record, "text")
+    check_once(read.documents, id_, f"{file}:{number}", "document")
     return id_, found.split() if id_ in wanted else []
 
 

@@ -130,7 +130,7 @@ def kilt_mentions() -> bytes:
     for text, mentions in SENTENCES:
         for surface, id in mentions.items():
             marked = text.replace(surface, f"[START_ENT] {surface} [END_ENT]", 1)
-            lines.append(json.dumps({"id": "1", "input": marked, "output": [{"provenance": [{"wikipedia_id": id}]}]}))
+            lines.append(json.dumps({"id": id, "input": marked, "output": [{"provenance": [{"wikipedia_id": id}]}]}))
     return "\n".join(lines).encode()
 
 

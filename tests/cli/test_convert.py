@@ -40,6 +40,19 @@ def test_it_writes_the_corpus_and_says_what_it_met(tmp_path):
     assert "lines 6" in result.output
 
 
+def test_what_comes_again_is_said(tmp_path):
+    source = tmp_path / "cdr.txt"
+    first = PUBTATOR.splitlines(keepends=True)[2]
+    source.write_text(f"{PUBTATOR}{first}\n{PUBTATOR}")
+    result = convert(source, tmp_path / "dev.spacy")
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert "Documents 1" in lines and "Mentions 3" in lines
+    assert "Left out: mention lines that come again 1" in lines and "Left out: documents that come again 1" in lines
+    said = " ".join(lines)
+    assert "1 mentions are those of an earlier line of their document: lines 8" in said
+    assert "1 documents have the id of an earlier one: lines 10" in said
+
+
 def test_strict_stops_with_one_line_and_writes_nothing(tmp_path):
     source, out = tmp_path / "cdr.txt", tmp_path / "dev.spacy"
     source.write_text(PUBTATOR)

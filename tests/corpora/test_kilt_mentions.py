@@ -67,14 +67,28 @@ def test_marks_at_the_ends(tmp_path):
     ],
 )
 def test_a_line_that_is_not_right_is_left_out_and_named(tmp_path, bad, message):
-    path = write_lines(tmp_path / "dev.jsonl", [record("1")] * 120 + [bad])
+    path = write_lines(tmp_path / "dev.jsonl", [*many(120), bad])
     with pytest.warns(UserWarning, match=re.escape(f"{path}:121: ") + ".*" + re.escape(message)):
         assert len(list(read_kilt_mentions(path, NLP))) == 120
     with pytest.raises(PelError, match=re.escape(f"{path}:121: ")):
         list(read_kilt_mentions(path, NLP, strict=True))
-    write_lines(path, [record("1")] * 90 + [bad])
+    write_lines(path, [*many(90), bad])
     with pytest.raises(PelError, match=r"Not right: 1 of 91 mentions\. More than 1 %"):
         list(read_kilt_mentions(path, NLP))
+
+
+def many(n):
+    return [record("1", id=str(number)) for number in range(n)]
+
+
+def test_a_line_has_an_id_of_its_own_or_none(tmp_path):
+    path = write_lines(
+        tmp_path / "dev.jsonl", [*many(200), record("2", id="7"), record("2", id=""), record("2", id="")]
+    )
+    with pytest.warns(
+        UserWarning, match=r'dev\.jsonl:201: the id "7" is that of line 8; give every mention its own id'
+    ):
+        assert len(list(read_kilt_mentions(path, NLP))) == 202
 
 
 def test_no_line(tmp_path):

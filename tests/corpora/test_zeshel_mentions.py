@@ -46,6 +46,11 @@ def test_packed_files(folder):
     assert [len(gold_mentions(doc)) for doc in docs] == [4, 4]
 
 
+def many(n):
+    """Mentions, each with an id of its own."""
+    return [{**one, "mention_id": str(number)} for number, one in enumerate(mentions("lego") * n)][:n]
+
+
 def changed(**values):
     return {**mentions("lego")[0], **values}
 
@@ -66,7 +71,7 @@ BAD = [
 
 @pytest.mark.parametrize(("bad", "message"), BAD)
 def test_a_mention_that_is_not_right_is_left_out_and_named(folder, bad, message):
-    good = mentions("lego") * 30
+    good = many(120)
     path = write_lines(folder / "mentions" / "test.json", [*good, bad])
     with pytest.warns(UserWarning, match=re.escape(f"{path}:121: ") + ".*" + re.escape(message)):
         (doc,) = read_zeshel_mentions(path, NLP)
@@ -79,7 +84,7 @@ def test_a_mention_that_is_not_right_is_left_out_and_named(folder, bad, message)
 
 
 def test_the_command_counts_what_it_leaves_out(folder, tmp_path):
-    path = write_lines(folder / "mentions" / "test.json", [*mentions("lego") * 30, BAD[0][0]])
+    path = write_lines(folder / "mentions" / "test.json", [*many(120), BAD[0][0]])
     arguments = ["convert", str(path), str(tmp_path / "test.spacy"), "--format", "zeshel"]
     result = CliRunner().invoke(pel_app, arguments)
     assert result.exit_code == 0 and "Left out: 1 mentions that are not right" in result.output
@@ -96,6 +101,21 @@ def test_a_document_that_is_not_right_costs_its_mentions(folder):
     write_lines(documents_of, [{"document_id": 7}])
     with pytest.raises(PelError, match=r"lego\.json:1: .* Not right: 1 of 1 documents"):
         list(read_zeshel_mentions(folder / "mentions" / "test.json", NLP))
+
+
+def test_an_id_for_the_second_time(folder):
+    path = write_lines(folder / "mentions" / "test.json", [*many(120), {**many(1)[0], "text": "x"}])
+    with pytest.warns(
+        UserWarning, match=r'test\.json:121: the id "0" is that of line 1; give every mention its own id'
+    ):
+        assert [len(gold_mentions(doc)) for doc in read_zeshel_mentions(path, NLP)] == [120]
+    documents_of, first = folder / "documents" / "lego.json", documents("lego")[0]
+    others = [{"document_id": f"X{i}", "title": "x", "text": "x"} for i in range(200)]
+    write_lines(documents_of, [first, *others, {**first, "text": "Another"}])
+    write_lines(path, many(120))
+    said = rf'lego\.json:202: the id "LEGO0000" is that of {documents_of}:1; give every document its own id'
+    with pytest.warns(UserWarning, match=said):
+        assert [len(gold_mentions(doc)) for doc in read_zeshel_mentions(path, NLP)] == [120]
 
 
 def test_what_is_no_such_corpus(folder, tmp_path):

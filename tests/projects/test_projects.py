@@ -711,7 +711,7 @@ def test_aida(copied, tiny_bert, tmp_path):
     source = write_lines(tmp_path / "articles.json", articles)
     marked = [
         {
-            "id": id_,
+            "id": f"{id_}{text}",
             "input": text.replace(form, f"[START_ENT] {form} [END_ENT]", 1),
             "output": [{"answer": form, "provenance": [{"wikipedia_id": id_}]}],
         }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import PelError
 from ...files.json_lines import texts
 from ..entity import Entity
 from .faults import Faults, Raw
+
+Place = TypeVar("Place", int, str)  # a line, or a file and its line
 
 
 def entities(faults: Faults, rows: Iterable[tuple[int, Raw]], parse: Callable[[Raw], Entity]) -> Iterator[Entity]:
@@ -24,14 +26,24 @@ def entities(faults: Faults, rows: Iterable[tuple[int, Raw]], parse: Callable[[R
 
     def unique(number: int, row: Raw) -> Entity:
         entity = parse(row)
-        if entity.id in lines:
-            raise PelError(f'the id "{entity.id}" is that of line {lines[entity.id]}; give every entity its own id')
-        lines[entity.id] = number
+        check_once(lines, entity.id, number, "entity")
         return entity
 
     yield from faults.parsed(rows, unique)
     if not lines:
         raise PelError(f"{faults.path}: holds no entities; write one a line.")
+
+
+def check_once(places: dict[str, Place], id_: str, place: Place, what: str) -> None:
+    """Note in `places` that a record stands at `place`. what: it is, an entity or a mention.
+
+    Raises:
+        PelError: One with the same id stands elsewhere.
+    """
+    before = places.setdefault(id_, place)
+    if before != place:
+        where = before if isinstance(before, str) else f"line {before}"
+        raise PelError(f'the id "{id_}" is that of {where}; give every {what} its own id')
 
 
 def filled_texts(record: dict[str, Any], key: str, skipped: Counter[str]) -> tuple[str, ...]:

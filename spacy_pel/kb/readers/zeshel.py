@@ -12,6 +12,7 @@ from ...files.lines import unpacked_suffix
 from ..entity import Entity
 from .faults import Faults
 from .records import Records
+from .rows import check_once
 
 SHAPE = '{"document_id": …, "title": …, "text": …}'
 
@@ -72,9 +73,7 @@ def _stream(files: Sequence[Path], skipped: Counter[str], strict: bool) -> Itera
 
         def unique(number: int, line: bytes, file: Path = file) -> Entity:
             entity = _entity(line, _world(file))
-            if entity.id in places:
-                raise PelError(f'the id "{entity.id}" is that of {places[entity.id]}; give every document its own id')
-            places[entity.id] = f"{file}:{number}"
+            check_once(places, entity.id, f"{file}:{number}", "document")
             return entity
 
         yield from faults.parsed(numbered_lines(file), unique)
