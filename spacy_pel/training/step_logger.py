@@ -15,6 +15,9 @@ from spacy.language import Language
 from spacy.training.loggers import console_logger
 
 from ..checks import check_count
+from ..errors import PelError
+from ..files.json_lines import parse_object
+from ..files.lines import LONGEST_LINE
 
 SECTION = "[training.logger]"
 
@@ -35,7 +38,7 @@ class StepLogger:
     often, at the first, it is the one at which they are oldest. Each of these lines costs the encoding of the pool.
 
     Attributes:
-        path: The file.
+        path: The file. An older log is replaced, another file is not.
         progress_bar: Show one.
         hardness_pool: How many entities of the KB, drawn once, hard negatives are ranked among; 0: not at all.
         hardness_every: The steps from one such line to the next.
@@ -57,11 +60,13 @@ class StepLogger:
         check_count(SECTION, "seed", self.seed)
 
     def __call__(self, nlp: Language, stdout: IO = sys.stdout, stderr: IO = sys.stderr) -> tuple[Callable, Callable]:
-        """Open the file. Return what logs a step and what closes the file, as spaCy wants them."""
+        """Open the file. Return what logs a step and what closes the file, as spaCy wants them.
+
+        Raises:
+            PelError: The file cannot be written, or is there and no log of steps.
+        """
+        file = _new_log(Path(self.path))
         log_to_console, finish_console = console_logger(progress_bar=self.progress_bar)(nlp, stdout, stderr)
-        path = Path(self.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w", encoding="utf-8")
         start, steps = perf_counter(), count()
 
         def log_step(info: dict[str, Any] | None) -> None:
@@ -90,3 +95,29 @@ class StepLogger:
 
         found = hardness(draw, self.hardness_pool, self.seed)
         return {} if found is None else {**found._asdict(), "updates_since_refresh": draw.age}
+
+
+def _new_log(path: Path) -> IO[str]:
+    """The file at `path`, opened to be written."""
+    try:
+        if not _is_replaceable(path):
+            raise PelError(
+                f"{SECTION}: path = {path}; this file is no log of steps, and is not replaced; name another."
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("w", encoding="utf-8")
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
+        raise PelError(f"{SECTION}: path = {path}; it cannot be written ({why}); name another file.") from error
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether `path` is free, or a file that is empty or an older log."""
+    if not path.is_file():
+        return True
+    with path.open("rb") as file:
+        first = file.readline(LONGEST_LINE)
+    try:
+        return not first or "step" in parse_object(first)
+    except PelError:
+        return False

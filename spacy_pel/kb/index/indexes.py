@@ -149,7 +149,10 @@ def check_added(folder: Path, records: Mapping[str, IndexRecord], n_entities: in
         raise PelError(f"{folder}: the KB has no vectors; add entities without, then index the KB.")
     if records and not given:
         dim = next(iter(records.values()))["dim"]
-        raise PelError(f"Expected vectors of the shape ({n_entities}, {dim}), got none.")
+        raise PelError(
+            f"{folder}: Expected vectors of the shape ({n_entities}, {dim}), got none; use `linker.add_entities` or "
+            "`linker.update_entities`, which encode them."
+        )
     for own in given:
         if own.fingerprint not in records:
             raise PelError(

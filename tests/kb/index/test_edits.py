@@ -165,7 +165,10 @@ def refusals(entity: Entity, vector: np.ndarray) -> dict[str, tuple[Callable[[Kn
         "remove": (lambda kb: kb.remove(["E1", "nobody"]), '"nobody" is not in the KB'),
         "all": (lambda kb: kb.remove(list(kb)), "one must stay"),
         "encoder": (lambda kb: kb.add([entity], NewVectors("other", vector)), "of another encoder"),
-        "no vectors": (lambda kb: kb.add([entity]), r"shape \(1, 8\), got none"),
+        "no vectors": (
+            lambda kb: kb.add([entity]),
+            r"kb: Expected .* shape \(1, 8\), got none; use `linker\.add_entities`",
+        ),
         "shape": (lambda kb: kb.add([entity], NewVectors("abc", vector[:, 1:])), r"got the shape \(1, 7\)"),
         "finite": (lambda kb: kb.add([entity], NewVectors("abc", bad)), "not finite"),
     }
