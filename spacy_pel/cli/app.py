@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import typer
 
 from ..errors import PelError
-from .printing import echo
+from .printing import echo, output_closed
 
 pel_app = typer.Typer(
     name="pel",
@@ -22,14 +23,18 @@ def command(
     name: str, app: typer.Typer = pel_app, **options: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as `spacy pel NAME`, or under another `app`; an error that a user can mend becomes one line
-    on stderr, status 1. options: those of typer."""
+    on stderr, status 1. Where nobody reads any more what it prints, it ends without a word. options: those of typer."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                sys.stdout.flush()
+                return result
             except (PelError, OSError, ImportError) as error:
+                if isinstance(error, BrokenPipeError) and output_closed():
+                    raise  # click ends without a word
                 echo(f"✘ {_said(error)}", err=True)
                 raise typer.Exit(1) from error
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import select
+import sys
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -29,6 +32,14 @@ class VisiblePrinter(Printer):
 def echo(text: str, *, err: bool = False) -> None:
     """Print lines as they are, but for what a terminal would obey."""
     typer.echo(visible(text, keep="\n\t"), err=err)
+
+
+def output_closed() -> bool:
+    """Whether stdout is a pipe that nobody reads any more."""
+    poll = select.poll()
+    with suppress(OSError):  # stdout is no file of the system
+        poll.register(sys.stdout, 0)  # its end and its errors are told in any case
+    return bool(poll.poll(0))
 
 
 def shown(value: float | None) -> str:

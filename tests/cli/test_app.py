@@ -1,0 +1,37 @@
+"""How every command ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from commands import one_line, pel
+from on_disk import write_lines
+from tiny import make_kb
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_kb(tmp_path / "kb")
+    write_lines(tmp_path / "metrics" / "dev.json", [{"mrr": 0.5}])
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", ["kb info kb", "table metrics --columns mrr"])
+def test_output_that_nobody_reads_ends_a_command_without_a_word(folder, words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "spacy", "pel", *words.split()]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=folder)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_another_pipe_that_breaks_is_said(folder, monkeypatch):
+    def breaks(path):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("spacy_pel.cli.table.read_metrics", breaks)
+    assert "Broken pipe" in one_line(pel("table", folder / "metrics"))
