@@ -35,7 +35,9 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def output_closed() -> bool:
-    """Whether stdout is a pipe that nobody reads any more."""
+    """Whether stdout is a pipe that nobody reads any more; where the system does not tell, as Windows, it is."""
+    if not hasattr(select, "poll"):
+        return True
     poll = select.poll()
     with suppress(OSError):  # stdout is no file of the system
         poll.register(sys.stdout, 0)  # its end and its errors are told in any case
