@@ -1004,6 +1004,17 @@ def test_what_the_paper_found_held_or_did_not_or_is_open():
     assert verdict(found, "genpoly", "≈", "som") == "held: -1.0 points, one seed"
     assert verdict(found, "joint", "≈", "som").startswith("did not")
     assert verdict(found, "absent", "≈", "som") == "–"
+    found |= {"near": [0.67, 0.68, 0.689], "far": [0.60, 0.61, 0.62], "half": [0.5], "other half": [0.485]}
+    assert verdict(found, "near", "≥", "multi") == "open: -0.0 points, 3 seeds", "as far as two standard errors tell"
+    assert verdict(found, "multi", "≥", "near").startswith("held")
+    assert verdict(found, "far", "≥", "multi") == "did not: -7.0 points, 3 seeds"
+    assert verdict(found, "multi", "≥", "multi") == "held: +0.0 points, 3 seeds"
+    assert verdict(found, "half", "≈", "other half") == "held: +1.5 points, one seed"
+
+
+def test_sum_of_max_is_held_against_every_score_that_it_is_said_to_be_ahead_of():
+    claims, kinds = script("scores", "hard_negatives").CLAIMS, ("random", "mixed", "hard")
+    assert all(f"{kind}: som > {score}" in claims for kind in kinds for score in ("dual", "multi-8", "poly-16"))
 
 
 def test_the_best_rates_are_kept(tmp_path, monkeypatch):

@@ -32,16 +32,22 @@ def verdict(found: Mapping[Hashable, Sequence[float]], first: Hashable, sign: st
     it was not measured."""
     if not (found.get(first) and found.get(second)):
         return "–"
-    ahead, seeds = float(mean(found[first]) - mean(found[second])), min(len(found[first]), len(found[second]))
+    ahead, seeds = _ahead(found[first], found[second]), min(len(found[first]), len(found[second]))
     held = abs(ahead) <= POINTS[sign] if sign == "≈" else ahead >= POINTS[sign] and (sign == "≥" or ahead > 0)
-    is_open = sign != "≈" and abs(ahead - POINTS[sign]) < _unsure(found[first], found[second], sign)
+    is_sure = sign == "≈" or (held and sign == "≥" and seeds >= SEEDS)
+    is_open = not is_sure and abs(ahead - POINTS[sign]) < _unsure(found[first], found[second])
     said = OPEN if is_open else "held" if held else "did not"
     return f"{said}: {100 * ahead:+.1f} points, {'one seed' if seeds == 1 else f'{seeds} seeds'}"
 
 
-def _unsure(first: Sequence[float], second: Sequence[float], sign: str) -> float:
-    """How far from the `POINTS` of a `sign` the difference of the means of two samples has to be, to tell."""
+def _ahead(first: Sequence[float], second: Sequence[float]) -> float:
+    """The difference of the means of two samples, without the noise of floats, which would decide at a bound."""
+    return round(float(mean(first) - mean(second)), 9) + 0.0  # and never -0.0
+
+
+def _unsure(first: Sequence[float], second: Sequence[float]) -> float:
+    """How far the difference of the means of two samples has to be from a bound, to tell on which side it is."""
     if min(len(first), len(second)) < SEEDS:
         return CLOSE
     standard_error = float(sqrt(sum(var(own, ddof=1) / len(own) for own in (first, second))))
-    return 0.0 if sign == "≥" else ERRORS * standard_error
+    return ERRORS * standard_error

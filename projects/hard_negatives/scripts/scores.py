@@ -77,6 +77,7 @@ CLAIMS = {
     for first, sign, second in (
         ("som", ">", "multi-8"),
         ("som", ">", "dual"),
+        ("som", ">", "poly-16"),
         ("multi-8", "≈", "dual"),
         ("poly-16", "≈", "dual"),
     )
