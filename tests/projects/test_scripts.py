@@ -841,7 +841,8 @@ def test_a_run_is_there_with_its_settings_and_data_only(tmp_path, monkeypatch):
     assert scores.run_file(own | {"rate": 2e-4}) == "som-50-94-0.0002-0.json"
     assert not scores.is_there(metrics, own)
     for seed, recall in ((0, 0.5), (1, 0.7)):
-        values = {**dict.fromkeys(scores.COLUMNS, recall), "unseen_recall_at_1": None, **own, "seed": seed}
+        values = {**dict.fromkeys(scores.COLUMNS, recall), "unseen_recall_at_1": None, "n_mentions": 9, **own}
+        values["seed"] = seed
         metrics.parent.mkdir(parents=True, exist_ok=True)
         srsly.write_json(metrics.with_stem(f"som-50-94-0.0001-{seed}"), values)
     assert scores.is_there(metrics, own)
@@ -858,6 +859,8 @@ def test_a_run_is_there_with_its_settings_and_data_only(tmp_path, monkeypatch):
     assert "| som: mixed > random | held: +30.0 points, one seed |" in lines
     assert lines.count("| som: mixed > random | – |") == 1, "other data make other claims"
     assert "| som: hard > random | – |" in lines
+    heads = [line for line in lines if line.startswith("## ")]
+    assert heads == [f"## 9 mentions, 12 entities (data {data[:8]})" for data in sorted((own["data"], "others"))]
     assert cells[:7] == ["som", "mixed", "94", "0.0001", str(len(ENTITIES)), "2", "0.600 (0.500–0.700)"]
     assert cells[8] == "–"
     write_docs(tmp_path / "corpus" / "scores_train.spacy", make_docs(spacy.blank("en"), SENTENCES[:2]))
@@ -965,6 +968,34 @@ def test_rerankers_of_other_candidates_or_other_steps_are_other_rows_and_not_com
         "– |",
     ]
     assert any(line.startswith("| joint ≫ som | held: +15.0 points") for line in lines)
+    assert [line for line in lines if line.startswith("## ")] == [
+        f"## ? candidates of 4 mentions, 9 entities (data d, candidates {files})" for files in ("a b", "c d")
+    ]
+
+
+def test_a_reranker_is_not_trained_among_the_candidates_of_other_mentions(tmp_path, monkeypatch):
+    in_scores_project(tmp_path, monkeypatch)
+    rerank, trained = script("rerank", "hard_negatives"), []
+    nlp, linker, *_ = make_pipeline(tmp_path / "assets" / "encoder", KnowledgeBase("assets/scores_kb"), lexical=None)
+    linker.index(progress=False)
+    nlp.to_disk(tmp_path / "retriever")
+    rerank.data(Path("retriever"), 3)
+    found = srsly.read_json("metrics/scores/rerank/retriever.json")
+    settings = rerank.own_settings("dual", 94, 0.0, 0, "scores")
+    assert rerank.retrieved(found) == rerank.retrieved(settings) and found["top_n"] == 3
+    rerank.table("scores")
+    (table,) = Path("metrics/scores/rerank").glob("*.md")
+    assert table.read_text().startswith("## 3 candidates of 12 mentions, 12 entities (data ")
+    monkeypatch.setattr(rerank, "train", lambda *_: trained.append(1))
+    rerank.check_candidates("scores")
+    write_docs(tmp_path / "corpus" / "scores_dev.spacy", make_docs(spacy.blank("en"), SENTENCES[:2]))
+    for scorer in ("dual", "joint"):
+        with pytest.raises(typer.BadParameter, match=r"_dev\.jsonl are of other mentions .*: run rerank-data"):
+            rerank.run(scorer, Path("retriever"))
+    KnowledgeBase.create(Path("assets/scores_kb"), ENTITIES[:3], overwrite=True)
+    with pytest.raises(typer.BadParameter, match=r"_train\.jsonl are not all in assets/scores_kb \("):
+        rerank.run("dual", Path("retriever"))
+    assert not trained
 
 
 def test_runs_of_other_steps_are_other_rows_of_the_ablation(tmp_path):

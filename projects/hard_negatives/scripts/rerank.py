@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ import srsly
 import typer
 from claims import Claim, table_of_claims
 from scores import (
+    DIGEST,
     GPU,
     NCE,
     SCORES,
@@ -24,6 +25,7 @@ from scores import (
     command,
     config_of,
     corpus_of,
+    digest_of,
     is_there,
     kb_of,
     kind_of,
@@ -34,12 +36,13 @@ from scores import (
 from spacy.util import minibatch
 from thinc.api import Config
 
-from spacy_pel.cli.table import over_seeds
+from spacy_pel.cli.table import markdown, over_seeds
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.evaluation.ranking import find_mentions
 from spacy_pel.files.atomic import write_lines
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GoldMention, gold_of
 from spacy_pel.models.cross_encoder import score_pairs
 from spacy_pel.models.encoding import UNREADABLE, encode_entities, encode_spans, similarities
@@ -98,7 +101,10 @@ def data(
             for one, own in zip(mentions, (one.found for one in found), strict=True)
         ]
         write_lines(candidates_of(name, split), map(srsly.json_dumps, lines))
-    write_metrics(name, "retriever", measures(mentions, [line["ids"] for line in lines]) | {"scorer": "retriever"})
+    kb = KnowledgeBase(kb_of(name))
+    own = {"scorer": "retriever", "entities": len(kb), "data": digest_of(kb, name)}
+    own |= {"candidates": digest_of_files([candidates_of(name, split) for split in ("train", "dev")]), "top_n": top_n}
+    write_metrics(name, "retriever", measures(mentions, [line["ids"] for line in lines]) | own)
 
 
 @app.command()
@@ -149,6 +155,7 @@ def run(
     if is_there(metrics_of(name, run_name), settings):
         typer.echo(f"{run_name}: is there")
         return
+    check_candidates(name)
     folder = Path("training") / name / "rerank" / run_name
     config = joint_config(settings, retriever, name) if scorer in JOINTS else scorer_config(settings, name)
     seconds = train(folder, config, gpu_id)
@@ -159,7 +166,8 @@ def run(
     kb = nlp.get_pipe("pel_linker").kb  # type: ignore[attr-defined]
     mentions = gold_of(read_docs(corpus_of(name, "dev"), nlp.vocab), kb)
     ranked = reranked(nlp, mentions, [kept[mention_key(one.span)] for one in mentions])
-    write_metrics(name, run_name, measures(mentions, ranked) | settings | {"training_seconds": seconds})
+    more = {"top_n": max(map(len, ranked)), "training_seconds": seconds}
+    write_metrics(name, run_name, measures(mentions, ranked) | settings | more)
     clear(folder)
 
 
@@ -178,31 +186,39 @@ def run_all(
 
 @app.command()
 def table(name: Data = "scores") -> None:
-    """Write and print metrics/NAME/rerank/table.md: of each reranker recall@1 among all mentions, among those whose
-    entity is a candidate ("normalised"), and whether what the paper found held, among rerankers of the same candidates,
-    each at its best steps and rate."""
-    order = ["retriever", *map(kind_of, SCORES), JOINT]
+    """Write and print metrics/NAME/rerank/table.md: for each set of candidates a table with a row for each reranker:
+    recall@1 among all mentions, and among those whose entity is a candidate ("normalised"); and whether what the paper
+    found held, each at its best steps and rate."""
     found: list[Any] = [srsly.read_json(path) for path in metrics_of(name, "x").parent.glob("*.json")]
+    parts = [part(list(group)) for _, group in groupby(sorted(found, key=retrieved), key=retrieved)]
+    write(metrics_of(name, "x").with_name("table.md"), "\n".join(parts).splitlines())
+
+
+def part(found: list[Any]) -> str:
+    """The tables of those rerankers that had the same candidates."""
+    order = ["retriever", *map(kind_of, SCORES), JOINT]
     found.sort(key=lambda one: (order.index(one["scorer"].partition("-")[0]), *cell_of(one)))
-    lines = ["| | steps | rate | seeds | recall_at_1 | normalised | training_seconds | ZESHEL |"]
-    lines.append("| --- |" + " ---: |" * 7)
-    trials: dict[Hashable, dict[Hashable, list[float]]] = {}
+    rows = [["", "steps", "rate", "seeds", "recall_at_1", "normalised", "training_seconds", "ZESHEL"]]
+    right: dict[Hashable, list[float]] = {}
     for (scorer, *_), group in groupby(found, key=cell_of):
         runs = list(group)
         cells = [str(runs[0].get("steps", "–")), f"{runs[0]['rate']:g}" if "rate" in runs[0] else "–", str(len(runs))]
         for key in ("recall_at_1", "normalised", "training_seconds"):
             cells.append(over_seeds(key, [one.get(key) for one in runs]))
         cells.append(" / ".join(f"{percent:.1f}" for percent in PUBLISHED.get(scorer, ())) or "–")
-        lines.append(f"| {scorer} | {' | '.join(cells)} |")
-        if "candidates" in runs[0]:
-            right = [one["normalised"] for one in runs]
-            of_trial = trials.setdefault(retrieved(runs[0]), {})
-            of_trial[scorer] = max(of_trial.get(scorer, right), right, key=np.mean)
-    if found:
-        lines += ["", f"{found[0]['n_mentions']:,} mentions; of {found[0]['ceiling']:.3f} the entity is a candidate."]
-    for normalised in trials.values():
-        lines += ["", *table_of_claims("normalised, Zhang & Stratos 2021, appendix B", CLAIMS, normalised)]
-    write(metrics_of(name, "x").with_name("table.md"), lines)
+        rows.append([scorer, *cells])
+        normalised = [one["normalised"] for one in runs]
+        right[scorer] = max(right.get(scorer, normalised), normalised, key=np.mean)
+    claims = "\n".join(table_of_claims("normalised, Zhang & Stratos 2021, appendix B", CLAIMS, right))
+    ceiling = f"Of {found[0]['ceiling']:.3f} the entity is a candidate."
+    return f"{heading(found[0])}\n\n{markdown(rows)}\n{ceiling}\n\n{claims}\n"
+
+
+def heading(one: dict[str, Any]) -> str:
+    """What tells the candidates of a reranker from others."""
+    entities, data, *files = retrieved(one)
+    shown = f"data {data[:DIGEST]}, candidates {' '.join(file[:DIGEST] for file in files)}"
+    return f"## {one.get('top_n', '?')} candidates of {one['n_mentions']:,} mentions, {entities:,} entities ({shown})"
 
 
 def cell_of(one: dict[str, Any]) -> tuple:
@@ -211,9 +227,9 @@ def cell_of(one: dict[str, Any]) -> tuple:
 
 
 def retrieved(one: dict[str, Any]) -> tuple:
-    """What rerankers have in common that a claim compares: the KB, the corpora, and the candidates, of which those of a
-    joint encoder have further files."""
-    return one["entities"], one["data"], *one["candidates"].split()[:2]
+    """What rerankers of one table have in common: the KB, the corpora, and the candidates, of which those of a joint
+    encoder have further files. An earlier version did not say those of the retriever."""
+    return one.get("entities", 0), one.get("data", "?"), *one.get("candidates", "?").split()[:2]
 
 
 def own_settings(scorer: str, steps: int, rate: float, seed: int, name: str) -> dict[str, Any]:
@@ -226,7 +242,31 @@ def own_settings(scorer: str, steps: int, rate: float, seed: int, name: str) -> 
         shared |= {"rate": rate or JOINT_RATE, "steps": 32 // batch * steps}
         files += [JOINT_CONFIG, *([crossed_of(name)] if CROSSED in scorer else [])]
     kept = {key: shared[key] for key in ("steps", "rate", "seed", "entities", "data")}
-    return {"scorer": scorer, **kept, "candidates": " ".join(sha256(path)[:16] for path in files)}
+    return {"scorer": scorer, **kept, "candidates": digest_of_files(files)}
+
+
+def digest_of_files(files: Iterable[Path]) -> str:
+    return " ".join(sha256(path)[:16] for path in files)
+
+
+def check_candidates(name: str) -> None:
+    """Check that what `data` wrote is of the mentions and of the KB that are there now.
+
+    Raises:
+        BadParameter: It is of others.
+    """
+    kb, vocab = KnowledgeBase(kb_of(name)), spacy.blank("en").vocab
+    for split in ("train", "dev"):
+        corpus, kept = corpus_of(name, split), kept_candidates(name, split)
+        mentions = {mention_key(one.span) for one in gold_of(read_docs(corpus, vocab), kb)}
+        ids = {id_ for own in kept.values() for id_ in own}
+        where = f"the candidates of {candidates_of(name, split)}"
+        if kept.keys() != mentions:
+            raise typer.BadParameter(f"{where} are of other mentions than {corpus}: run rerank-data again")
+        if missing := sorted(ids - kb.rows(ids).keys()):
+            raise typer.BadParameter(
+                f"{where} are not all in {kb_of(name)} ({missing[0]}): run retriever, then rerank-data"
+            )
 
 
 def scorer_config(settings: dict[str, Any], name: str) -> Config:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Hashable, Iterable
 from itertools import groupby, product
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -21,7 +22,7 @@ from numpy import mean
 from thinc.api import Config
 
 from spacy_pel import evaluate
-from spacy_pel.cli.table import over_seeds
+from spacy_pel.cli.table import markdown, over_seeds
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.knowledge_base import KnowledgeBase
@@ -46,6 +47,7 @@ RATES_FILE = Path("configs/rates.json")
 COLUMNS = ("recall_at_1", "recall_at_64", "unseen_recall_at_1", "training_seconds", "mentions_per_second")
 TRIAL = ("steps", "draw", "entities", "data")  # what cells have in common that a claim compares
 CELL = ("score", "p", "rate", *TRIAL)  # and what runs of several seeds do
+DIGEST = 8  # characters that tell one in a heading
 PUBLISHED = {  # recall@64 of ZESHEL's validation and test worlds (table 1), or of the first only (appendix A), by score
     # function and per cent that are hard
     ("dual", 25): (92.18,),
@@ -193,19 +195,25 @@ def candidates(
 
 @app.command()
 def table(name: Data = "scores") -> None:
-    """Write and print metrics/NAME/table.md: a row for each cell, over its seeds the mean, with the least and the
-    greatest, beside what is published of ZESHEL; and whether what the paper found held, among cells of the same steps
-    and data, each at its best rate."""
+    """Write and print metrics/NAME/table.md: for each KB and corpora a row for each cell, over its seeds the mean, with
+    the least and the greatest, beside what is published of ZESHEL; and whether what the paper found held, among cells
+    of the same steps, each at its best rate."""
+    found: list[Any] = [srsly.read_json(path) for path in (Path("metrics") / name).glob("*-*.json")]
+    data = itemgetter("entities", "data")
+    parts = [part(list(group)) for _, group in groupby(sorted(found, key=data), key=data)]
+    write(Path("metrics") / name / "table.md", "\n".join(parts).splitlines())
+
+
+def part(found: list[Any]) -> str:
+    """The tables of those runs that had the same KB and corpora."""
     order = {score: place for place, score in enumerate(SCORES)}
 
     def place(one: dict[str, Any]) -> tuple:
         return order.get(one["score"], len(order)), *(one[key] for key in CELL)
 
-    found: list[Any] = sorted((srsly.read_json(path) for path in (Path("metrics") / name).glob("*-*.json")), key=place)
-    lines = ["| score | negatives | steps | rate | entities | seeds | " + " | ".join((*COLUMNS, "ZESHEL")) + " |"]
-    lines.append("| --- | --- |" + " ---: |" * (5 + len(COLUMNS)))
+    rows = [["score", "negatives", "steps", "rate", "entities", "seeds", *COLUMNS, "ZESHEL"]]
     trials: dict[tuple, dict[Hashable, list[float]]] = {}
-    for _, group in groupby(found, key=place):
+    for _, group in groupby(sorted(found, key=place), key=place):
         runs = list(group)
         one = runs[0]
         negatives = KINDS.get(one["p"], f"{one['p']} % hard") + (f", {one['draw']}" if one["draw"] != DRAWS[0] else "")
@@ -215,12 +223,14 @@ def table(name: Data = "scores") -> None:
         if one["score"] != NCE:
             measured = trials.setdefault(tuple(one[key] for key in TRIAL), {})
             measured[what] = max(measured.get(what, recall), recall, key=mean)
-        cells.append(" / ".join(f"{percent:.1f}" for percent in PUBLISHED.get(what, ())) or "–")
-        lines.append(f"| {' | '.join(cells)} |")
-    for (steps, draw, entities, _), measured in trials.items():
-        head = f"recall@64, {steps} steps, {draw}, {entities:,} entities: Zhang & Stratos 2021, table 1"
-        lines += ["", *table_of_claims(head, CLAIMS, measured)]
-    write(Path("metrics") / name / "table.md", lines)
+        rows.append([*cells, " / ".join(f"{percent:.1f}" for percent in PUBLISHED.get(what, ())) or "–"])
+    one = found[0]
+    text = f"## {one['n_mentions']:,} mentions, {one['entities']:,} entities (data {one['data'][:DIGEST]})\n\n"
+    text += markdown(rows)
+    for (steps, draw, *_), measured in trials.items():
+        head = f"recall@64, {steps} steps, {draw}: Zhang & Stratos 2021, table 1"
+        text += "\n" + "\n".join(table_of_claims(head, CLAIMS, measured)) + "\n"
+    return text
 
 
 def settings_of(score: str, p: int, draw: str, steps: int, rate: float, seed: int, name: str) -> dict[str, Any]:
