@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import heapq
-import json
 import os
 import re
 import shutil
@@ -19,8 +17,10 @@ from typing import Annotated
 import typer
 from tqdm import tqdm
 
+from spacy_pel.errors import PelError
 from spacy_pel.files.atomic import new_file, write_atomically
-from spacy_pel.files.lines import numbered
+from spacy_pel.files.json_lines import numbered_lines, parse_object, required, texts
+from spacy_pel.files.lines import opened
 
 
 def main(
@@ -42,6 +42,8 @@ def main(
 ) -> None:
     """Write DEST from LOCAL or from the origin, whole or cut: all of it or nothing."""
     try:
+        if local.is_dir():
+            raise PelError(f"{local} is a folder: name the file in it")
         source = local if local.is_file() else download(local, dest, origin)
         if dest.suffix == ".jsonl" and (types or limit):
             write_records(source, dest, set(types or ()), limit, gold_ids(gold or []), seed)
@@ -56,8 +58,10 @@ def main(
         elif limit or fold:
             kept = (a for i, a in enumerate(abstracts(text)) if not fold or (i % fold == 0) == held_out)
             text = join_abstracts(a for i, a in enumerate(kept) if not limit or i < limit)
+        if not text.strip():
+            raise PelError(f"{source}: is empty, or nothing in it was asked for: look at the file and at the options")
         write_atomically(dest, text.encode("utf-8"))
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError) as error:
         typer.secho(f"✘ {dest}: {error}", fg="red", err=True)
         raise typer.Exit(1) from error
     typer.echo(f"{dest}: {len(text.encode()):,} bytes from {source}")
@@ -98,11 +102,24 @@ def short_hash(text: str) -> str:
 
 def read_text(path: Path, member: str = "") -> str:
     """The text of a plain or gzipped file, or of one member of a zip."""
-    if path.suffix == ".zip":
+    data = read_bytes(path, member)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PelError(f"{path}:{line}: is not UTF-8 ({error.reason}): convert the file to UTF-8") from error
+
+
+def read_bytes(path: Path, member: str) -> bytes:
+    """The same, as bytes."""
+    if path.suffix != ".zip":
+        with opened(path) as file:
+            return file.read()
+    try:
         with zipfile.ZipFile(path) as archive:
-            return archive.read(member).decode("utf-8")
-    data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+            return archive.read(member)
+    except (EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise PelError(f"{path}: {member!r} cannot be read ({error}): remove the file and fetch it again") from error
 
 
 def abstracts(text: str) -> Iterator[str]:
@@ -120,10 +137,10 @@ def gold_ids(paths: list[Path]) -> set[str]:
     """Every id in the annotations of PubTator files; composite ids count as their parts."""
     ids: set[str] = set()
     for path in paths:
-        for line in read_text(path).splitlines():
-            fields = line.split("\t")
-            if len(fields) >= 6:
-                ids.update(part.removeprefix("UMLS:") for part in fields[5].split("|"))
+        annotations = [fields for line in read_text(path).splitlines() if len(fields := line.split("\t")) >= 6]
+        if not annotations:
+            raise PelError(f"{path}: has no annotation: give --gold a PubTator file with annotations")
+        ids.update(part.removeprefix("UMLS:") for fields in annotations for part in fields[5].split("|"))
     return ids
 
 
@@ -131,29 +148,45 @@ def write_records(source: Path, dest: Path, types: set[str], limit: int, keep: s
     """Write the lines of a JSONL file whose records have one of `types`, if any is given; with a limit those with an id
     in `keep`, and `limit` of the others, drawn."""
 
-    def records() -> Iterator[tuple[str, bytes]]:
-        lines = (line for _, line in numbered(source) if line.strip())
-        return of_types(lines, types) if types else ((json.loads(line)["id"], line) for line in lines)
+    def wanted() -> Iterator[tuple[str, bytes]]:
+        return of_types(source, types) if types else ((id_, line) for id_, _, line in records(source))
 
-    chosen = keep | drawn((id_ for id_, _ in records() if id_ not in keep), limit, seed) if limit else None
+    chosen = keep | drawn((id_ for id_, _ in wanted() if id_ not in keep), limit, seed) if limit else None
     with new_file(dest) as file:
-        file.writelines(line.rstrip(b"\r\n") + b"\n" for id_, line in records() if chosen is None or id_ in chosen)
+        file.writelines(line.rstrip(b"\r\n") + b"\n" for id_, line in wanted() if chosen is None or id_ in chosen)
 
 
-def of_types(lines: Iterable[bytes], types: set[str]) -> Iterator[tuple[str, bytes]]:
+def of_types(source: Path, types: set[str]) -> Iterator[tuple[str, bytes]]:
     """(id, line) of the records that have one of `types`.
 
     Raises:
-        ValueError: At the end, if there is none.
+        PelError: At the end, if there is none; and as for `records`.
     """
     found = False
-    for line in lines:
-        record = json.loads(line)
-        if not types.isdisjoint(record.get("types") or ()):
+    for id_, own, line in records(source):
+        if not types.isdisjoint(own):
             found = True
-            yield record["id"], line
+            yield id_, line
     if not found:
-        raise ValueError(f"no entity is of the types {', '.join(sorted(types))}")
+        raise PelError(f"{source}: no entity is of the types {', '.join(sorted(types))}")
+
+
+def records(source: Path) -> Iterator[tuple[str, tuple[str, ...], bytes]]:
+    """(id, types, line) of the records of a JSONL file.
+
+    Raises:
+        PelError: Naming the line that holds none, or at the end, if none does.
+    """
+    number = 0
+    for number, line in numbered_lines(source):
+        try:
+            record = parse_object(line)
+            found = required(record, "id"), texts(record, "types"), line
+        except PelError as error:
+            raise PelError(f"{source}:{number}: {error}") from error
+        yield found
+    if not number:
+        raise PelError(f"{source}: is empty: give a file with one JSON object a line")
 
 
 def drawn(ids: Iterable[str], n: int, seed: int) -> set[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any
 
 import typer
 
+from ..checks import shown
 from ..errors import PelError
 from .app import command
 from .out_file import check_out
@@ -31,7 +32,10 @@ def table(
     output: Annotated[Path | None, typer.Option(help="Also write the table here", metavar="TABLE.md")] = None,
     transpose: Annotated[bool, typer.Option("--transpose", help="A row a measure, a column a file")] = False,
     seeds: Annotated[
-        bool, typer.Option("--over-seeds", help="One row for the files NAME-0, NAME-1 …: mean (least–greatest)")
+        bool,
+        typer.Option(
+            "--over-seeds", help='One row for the files NAME-0, NAME-1 …, of the same "settings": mean (least–greatest)'
+        ),
     ] = False,
 ) -> None:
     """Print the measures that `evaluate --output` and `baselines` wrote, a row a file, as a Markdown table.
@@ -50,11 +54,13 @@ def table(
     if not keys or (unknown := [key for key in keys if key not in known]):
         what = f'no file has a number "{unknown[0]}"' if keys else "no measure is named"
         raise PelError(f"{metrics}: {what}; --columns takes any of {', '.join(sorted(known))}.")
-    runs: dict[str, list[dict[str, Any]]] = {}
+    runs: dict[str, dict[str, dict[str, Any]]] = {}
     for name, values in found.items():
-        runs.setdefault(SEED.sub("", name) if seeds else name, []).append(values)
+        runs.setdefault(SEED.sub("", name) if seeds else name, {})[str(metrics / f"{name}.json")] = values
     rows = [["", *keys]]
-    rows += [[name, *(over_seeds(key, (one.get(key) for one in own)) for key in keys)] for name, own in runs.items()]
+    for name, own in runs.items():
+        check_seeds(own)
+        rows.append([name, *(over_seeds(key, (one.get(key) for one in own.values())) for key in keys)])
     text = markdown(list(zip(*rows, strict=True)) if transpose else rows)
     echo(text)
     if output:
@@ -122,6 +128,29 @@ def over_seeds(key: str, values: Iterable[float | None]) -> str:
         return shown[0] if shown else cell(key, None)
     average, least, greatest = (cell(key, one) for one in (mean(there), min(there), max(there)))
     return f"{average} ({least}–{greatest})"
+
+
+def check_seeds(runs: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that runs can be averaged. runs: measures by the name of their file.
+
+    Raises:
+        PelError: Two of them are over another number of mentions, or the settings that were noted with them differ.
+    """
+    (first, one), *others = ((name, _settings(values)) for name, values in runs.items())
+    for name, other in others:
+        for key in (*one, *other):
+            if one.get(key) != other.get(key):
+                values = f"{shown(one.get(key))} and {shown(other.get(key))}"
+                raise PelError(
+                    f'{first} and {name} differ in "{key}" ({values}), so they are no seeds of one run: '
+                    "run one of them again as the other, or move it to another folder."
+                )
+
+
+def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides measures besides a seed, as far as their file says."""
+    noted = values.get("settings", {})
+    return {"n_mentions": values.get("n_mentions"), **(noted if isinstance(noted, dict) else {"settings": noted})}
 
 
 def _is_number(value: Any) -> bool:

@@ -63,6 +63,27 @@ def test_a_row_for_all_seeds_of_a_run(metrics):
     assert "a table shows numbers only" in one_line(run(metrics, "--columns", "recall_at_1", "--over-seeds"))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"settings": {"steps": 540, "rate": 1e-4}}, '"steps" (2 and 540)'),
+        ({"settings": {"steps": 2}}, '"rate" (0.0001 and None)'),
+        ({}, '"steps" (2 and None)'),
+        ({"settings": [2]}, '"steps" (2 and None)'),
+        ({"settings": {"steps": 2, "rate": 1e-4}, "n_mentions": 8}, '"n_mentions" (9 and 8)'),
+    ],
+)
+def test_runs_that_differ_in_more_than_their_seed_are_not_averaged(tmp_path, change, said):
+    one = {"n_mentions": 9, "recall_at_1": 0.5}
+    for seed, more in ((0, {"settings": {"steps": 2, "rate": 1e-4}}), (1, change)):
+        (tmp_path / f"ce-{seed}.json").write_text(json.dumps(one | more))
+    line = one_line(run(tmp_path, "--over-seeds", "--columns", "recall_at_1"))
+    assert f"ce-0.json and {tmp_path}/ce-1.json differ in {said}" in line and "move it to another folder" in line
+    assert run(tmp_path, "--columns", "recall_at_1").exit_code == 0
+    (tmp_path / "ce-1.json").write_text(json.dumps(one | {"settings": {"steps": 2, "rate": 1e-4}}))
+    assert run(tmp_path, "--over-seeds", "--columns", "recall_at_1").exit_code == 0
+
+
 def test_the_columns_of_an_evaluation_without_being_named(tmp_path):
     from spacy_pel.evaluation.metrics import link_metrics
 

@@ -171,9 +171,62 @@ def test_fetch_takes_the_entities_of_some_types_and_cuts_these(tmp_path):
     assert not (tmp_path / "none.jsonl").exists()
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[1]", "the line is not a JSON object but [1]"),
+        ('{"id": ["C2"], "name": "x"}', '"id" is ["C2"]; make it a string'),
+        ('{"name": "x"}', '"id" is missing or empty'),
+        ('{"id": "C2", "types": 5}', '"types" is 5; make it a list of strings'),
+        ('{"id": "C2", "na', "the line is not valid JSON"),
+        ('{"id": "C2", "name": "caf\xe9"}', "is not UTF-8"),
+    ],
+)
+def test_fetch_names_the_line_of_the_source_that_is_no_record(tmp_path, capsys, line, said):
+    source, dest = tmp_path / "source.jsonl", tmp_path / "kb.jsonl"
+    source.write_text(f'{{"id": "C1", "name": "x"}}\n\n{line}\n', encoding="latin-1")
+    for options in ({"limit": 1}, {"types": ["gene"]}):
+        with pytest.raises(typer.Exit):
+            script("fetch_data", "shared").main(source, dest, **options)
+        message = capsys.readouterr().err
+        assert f"{source}:3: " in message and said in message and message.count("\n") == 1
+        assert not dest.exists()
+
+
+def test_fetch_names_the_line_of_the_source_that_is_not_utf_8(tmp_path, capsys):
+    source = tmp_path / "train.pubtator"
+    source.write_bytes(ABSTRACTS.encode() + "110|t|Sj\xf6gren\n".encode("latin-1"))
+    fetch = script("fetch_data", "shared").main
+    for dest, options in (("train.pubtator", {"limit": 3}), ("kb.jsonl", {"limit": 3, "gold": [source]})):
+        with pytest.raises(typer.Exit):
+            fetch(source, tmp_path / "assets" / dest, **options)
+        assert f"{source}:41: is not UTF-8" in capsys.readouterr().err
+
+
+def test_fetch_refuses_what_is_no_file_or_has_nothing_in_it(tmp_path, capsys):
+    empty, folder, dest = tmp_path / "empty.txt", tmp_path / "folder", tmp_path / "assets" / "train.pubtator"
+    empty.write_text("\n")
+    folder.mkdir()
+    corpus = tmp_path / "train.pubtator"
+    corpus.write_text(ABSTRACTS)
+    (tmp_path / "source.jsonl").write_text('{"id": "C1", "name": "x"}\n')
+    for local, name, options, said in (
+        (empty, "train.pubtator", {}, f"{empty}: is empty"),
+        (empty, "kb.jsonl", {"limit": 2}, f"{empty}: is empty"),
+        (empty, "kb.jsonl", {"types": ["gene"]}, f"{empty}: is empty"),
+        (folder, "train.pubtator", {"origin": corpus.as_uri()}, f"{folder} is a folder"),
+        (tmp_path / "source.jsonl", "kb.jsonl", {"limit": 2, "gold": [empty]}, f"{empty}: has no annotation"),
+    ):
+        with pytest.raises(typer.Exit):
+            script("fetch_data", "shared").main(local, dest.with_name(name), **options)
+        message = capsys.readouterr().err
+        assert said in message and message.count("\n") == 1
+    assert not dest.parent.exists() or not list(dest.parent.iterdir())
+
+
 @needs_data
 def test_the_worlds_of_types_have_as_many_mentions_as_their_project_says():
-    fetch, kb = script("fetch_data", "shared"), (DATA / "kb" / "umls_open_kb.jsonl").read_bytes().splitlines()
+    fetch, kb = script("fetch_data", "shared"), DATA / "kb" / "umls_open_kb.jsonl"
     worlds = {"disorders": {"disease", "phenotype"}, **{name: {name} for name in ("anatomy", "chemical", "organism")}}
     own = {name: {id_ for id_, _ in fetch.of_types(kb, types)} for name, types in worlds.items()}
     assert {name: len(ids) for name, ids in own.items()} == {
@@ -1006,6 +1059,77 @@ def test_runs_of_other_steps_are_other_rows_of_the_ablation(tmp_path):
     ablation.table(tmp_path)
     rows = [line.split(" | ")[:5] for line in (tmp_path / "table.md").read_text().splitlines()[2:]]
     assert rows == [["| pb", "1", "2", "0.0002", "0.100"], ["| pb", "2", "94", "0.0002", "0.750 (0.700–0.800)"]]
+
+
+@pytest.mark.parametrize("key", ["epsilon", "corpus/train.spacy", "kb", "encoder"])
+def test_runs_with_another_step_of_fgsm_or_of_other_data_are_no_seeds_of_one_row(tmp_path, capsys, key):
+    ablation, found = script("ablation", "ablation"), {"run": "pb", "steps": 94, "rate": 2e-4, "recall_at_1": 0.7}
+    for seed, value in ((0, "a"), (1, "b")):
+        srsly.write_json(tmp_path / f"pb-{seed}.json", found | {"settings": {"loss": "pb", key: value}})
+    with pytest.raises(typer.Exit):
+        ablation.table(tmp_path)
+    said = capsys.readouterr().err
+    assert f"pb-0.json and {tmp_path}/pb-1.json differ in \"{key}\" ('a' and 'b')" in said
+    assert not (tmp_path / "table.md").exists()
+
+
+@pytest.mark.parametrize("steps", [2, 94])
+def test_rates_are_measured_at_the_end_of_runs_however_short(tmp_path, monkeypatch, steps):
+    ablation, evaluated = script("ablation", "ablation"), set()
+    shutil.copytree(PROJECTS / "ablation" / "configs", tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+
+    def train(_: str, config: Path, __: str, folder: Path, *___: object) -> None:
+        training = Config().from_disk(config, interpolate=False)["training"]
+        evaluated.add((training["max_steps"], training["eval_frequency"]))
+        (folder / "model-last").mkdir()
+        srsly.write_json(folder / "model-last" / "meta.json", {"performance": {"nel_recall_at_1": 0.5}})
+
+    monkeypatch.setattr(ablation, "spacy", train)
+    monkeypatch.setattr(ablation, "python", lambda *_: None)
+    ablation.rates(steps)
+    half = max(steps // 2, 2)
+    assert evaluated == {(half, half - 1)}
+
+
+@pytest.mark.parametrize(("name", "project"), [("nil", "okb_nil"), ("row", "medmentions_umls")])
+def test_the_settings_of_a_run_and_its_data_are_noted_with_its_measures(tmp_path, monkeypatch, name, project):
+    own, note = script(name, project), script("note_settings", "shared").main
+    shutil.copytree(PROJECTS / project / "configs", tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+    write_encoder(tmp_path / "assets" / "encoder")
+    make_kb(tmp_path / "kb")
+    for part in ("train", "train_in_kb", "tune", "dev", "test"):
+        write_docs(tmp_path / "corpus" / f"{part}.spacy", make_docs(spacy.blank("en")))
+
+    def python(command: str, *given: object) -> None:
+        if command == "../shared/note_settings.py":
+            metrics, settings, kb, encoder, *files = given
+            srsly.write_json(metrics, {"recall_at_1": 0.5})
+            note(metrics, settings, Path(kb), encoder, list(map(Path, files)))
+
+    monkeypatch.setattr(own, "python", python)
+    (tmp_path / "metrics").mkdir()
+
+    def noted(seed: int = 0, steps: int = 2) -> dict:
+        if name == "nil":
+            own.run("a", seed=seed, steps=steps)
+        else:
+            own.main("a", Path("configs/small.cfg"), "--loss ce", seed=seed, steps=steps)
+        found = srsly.read_json(tmp_path / "metrics" / f"a-{seed}.json")
+        assert found["recall_at_1"] == 0.5
+        return found["settings"]
+
+    def differ(one: dict, other: dict) -> list[str]:
+        assert one.keys() == other.keys()
+        return [key for key in one if one[key] != other[key]]
+
+    first = noted()
+    assert differ(first, noted(seed=1)) == [] and differ(first, noted(steps=3)) == ["steps"]
+    write_docs(tmp_path / "corpus" / "dev.spacy", make_docs(spacy.blank("en"), SENTENCES[:2]))
+    KnowledgeBase.create(Path("kb"), ENTITIES[:4], overwrite=True)
+    (tmp_path / "assets" / "encoder" / "config.json").write_text("{}")
+    assert differ(first, noted()) == ["kb", "encoder", "corpus/dev.spacy"]
 
 
 def test_a_kept_linker_of_other_settings_is_not_replaced(tmp_path, monkeypatch):

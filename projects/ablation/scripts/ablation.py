@@ -16,13 +16,15 @@ import srsly
 import typer
 from thinc.api import Config
 
-from spacy_pel.cli.table import markdown, over_seeds
+from spacy_pel.cli.table import check_seeds, markdown, over_seeds
+from spacy_pel.errors import PelError
 
 LOSSES: dict[str, dict[str, Any]] = {
     "pb": {"@misc": "spacy_pel.ProxyLoss.v1"},
     "ce": {"@misc": "spacy_pel.CrossEntropyLoss.v1"},
     "ce-cosine": {"@misc": "spacy_pel.CrossEntropyLoss.v1", "scale": 32.0, "similarity": "cosine"},
 }
+FILES = ("configs/base.cfg", "corpus/train.spacy", "corpus/dev.spacy")  # that every run reads
 RATES = (5e-5, 1e-4, 2e-4, 4e-4)
 COLUMNS = (
     "recall_at_1",
@@ -76,7 +78,7 @@ def run(
         "training": {"seed": seed, "max_steps": steps, "optimizer": {"learn_rate": {"initial_rate": rate}}},
     }
     if not whole_kb:
-        changed["training"]["eval_frequency"] = steps - 1
+        changed["training"]["eval_frequency"] = max(steps, 2) - 1  # the last one
     Config().from_disk("configs/base.cfg", interpolate=False).merge(changed).to_disk(folder / "train.cfg")
     start, cores = perf_counter(), core_seconds()
     spacy("train", folder / "train.cfg", "--output", folder, "--gpu-id", gpu_id)
@@ -91,6 +93,9 @@ def run(
         scores: Any = srsly.read_json(folder / "model-last" / "meta.json")["performance"]
         found = {key.removeprefix("nel_"): value for key, value in scores.items() if key.startswith("nel_")}
     srsly.write_json(metrics, {"run": name, **found, **budget})
+    settings = {"loss": loss, "p": p, "n": n, "epsilon": epsilon, "layer": layer, "origin": origin}
+    settings |= {"context": context, "pooling": pooling, "whole_kb": whole_kb}
+    python("../shared/note_settings.py", metrics, srsly.json_dumps(settings), "kb", "assets/encoder", *FILES)
     for part in ("linker", "model-last", "model-best"):
         shutil.rmtree(folder / part, ignore_errors=True)
 
@@ -102,17 +107,23 @@ def rates(
 ) -> None:
     """Short runs of each loss at several learning rates, scored over a part of the KB: metrics/rates."""
     for rate, loss in product(RATES, LOSSES):
-        run(f"rates/{loss}-{rate:g}", loss, rate, steps=steps // 2, gpu_id=gpu_id, whole_kb=False)
+        run(f"rates/{loss}-{rate:g}", loss, rate, steps=max(steps // 2, 2), gpu_id=gpu_id, whole_kb=False)
 
 
 @app.command()
 def table(metrics: Metrics) -> None:
-    """Write and print METRICS/table.md: a row a run, over its seeds the mean, with the least and the greatest."""
-    found: list[Any] = [srsly.read_json(path) for path in sorted(metrics.glob("*.json"))]
+    """Write and print METRICS/table.md: a row a run, over its seeds the mean, with the least and the greatest. Runs of
+    one name and the same steps and rate that differ in anything else are refused."""
+    found: list[Any] = [srsly.read_json(path) | {"path": path} for path in sorted(metrics.glob("*.json"))]
     rows = [["", "seeds", "steps", "rate", *COLUMNS]]
     trial = itemgetter("run", "steps", "rate")
     for (name, steps, rate), group in groupby(sorted(found, key=trial), key=trial):
         runs = list(group)
+        try:
+            check_seeds({str(one["path"]): one for one in runs})
+        except PelError as error:
+            typer.secho(f"✘ {error}", fg="red", err=True)
+            raise typer.Exit(1) from error
         cells = [over_seeds(key, (one.get(key) for one in runs)) for key in COLUMNS]
         rows.append([name, str(len(runs)), str(steps), f"{rate:g}", *cells])
     text = markdown(rows)
@@ -158,7 +169,11 @@ def running_mean(values: Any, window: int) -> Any:
 
 
 def spacy(*arguments: object) -> None:
-    subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)], check=True)
+    python("-m", "spacy", *arguments)
+
+
+def python(*arguments: object) -> None:
+    subprocess.run([sys.executable, *map(str, arguments)], check=True)
 
 
 def core_seconds() -> float:

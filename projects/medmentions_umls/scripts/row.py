@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import spacy as spacy_
+import srsly
 import typer
 from thinc.api import Config
 
@@ -40,7 +41,8 @@ def main(
     steps_file = ("--paths.steps", folder / "steps.jsonl")
     paths = ("--paths.train", learnt, "--paths.dev", corpus / "tune.spacy", "--paths.kb", kb, *steps_file)
     named = ("--paths.encoder", encoder) if encoder else ()
-    budget = ("--training.max_steps", steps or steps_of(folder / "train.cfg", learnt, epochs), "--training.seed", seed)
+    steps = steps or steps_of(folder / "train.cfg", learnt, epochs)
+    budget = ("--training.max_steps", steps, "--training.seed", seed)
     spacy("train", folder / "train.cfg", "--output", folder, *paths, *named, *budget, *gpu)
     spacy("pel", "index", folder / "model-last", kb, folder / "linker", "--force", *gpu)
     output = Path("metrics") / f"{name}-{seed}.json"
@@ -51,6 +53,9 @@ def main(
         python("../shared/spread.py", *measured, output, *known, *gpu)
     else:
         spacy("pel", "evaluate", *measured, *known, "--output", output, *gpu)
+    files = (config, learnt, *(corpus / f"{part}.spacy" for part in ("train", "tune", "dev")))
+    own = encoder or Config().from_disk(config, interpolate=False)["paths"]["encoder"]
+    python("../shared/note_settings.py", output, srsly.json_dumps({"vary": vary, "steps": steps}), kb, own, *files)
 
 
 def steps_of(config: Path, corpus: Path, epochs: int) -> int:

@@ -47,8 +47,12 @@ def run(
     spacy("train", config, "--output", folder, "--training.max_steps", steps, "--training.seed", seed, *gpu)
     spacy("pel", "index", folder / "model-last", "kb", folder / "linker", "--force", *gpu)
     spacy("pel", "tune-nil", folder / "linker", "corpus/dev.spacy", "--by-score", *gpu)
-    measures = ("--train", "corpus/train.spacy", "--output", Path("metrics") / f"{name}-{seed}.json")
+    metrics = Path("metrics") / f"{name}-{seed}.json"
+    measures = ("--train", "corpus/train.spacy", "--output", metrics)
     spacy("pel", "evaluate", folder / "linker", "corpus/test.spacy", *measures, *gpu)
+    settings = {"loss": loss, "margin": margin, "origin": origin, "rate": rate, "steps": steps}
+    files = ("configs/train.cfg", *(f"corpus/{part}.spacy" for part in ("train", "dev", "test")))
+    python("../shared/note_settings.py", metrics, srsly.json_dumps(settings), "kb", "assets/encoder", *files)
 
 
 @app.command()
