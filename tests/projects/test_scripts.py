@@ -21,6 +21,7 @@ from typing import ClassVar
 import pytest
 import spacy
 import srsly
+import torch
 import typer
 from project_files import DATA, PROJECTS, load_script, needs_data
 from spacy.schemas import ConfigSchemaTraining
@@ -28,6 +29,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
+from transformers import AutoModel, AutoTokenizer
 from warm import run_python
 from zeshel import SPLITS, write_zeshel
 
@@ -107,6 +109,48 @@ def test_config_builds_the_pipeline_and_its_training_settings(path):
     training = registry.resolve(nlp.config.interpolate()["training"], schema=ConfigSchemaTraining)
     assert training["eval_frequency"] > 0
     assert max(training["score_weights"], key=training["score_weights"].get) == "nel_recall_at_1"
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("no entity encoder", r"blink\.bin: entity: not the weights of .*bert, which differ in "),
+        ("another shape", r"blink\.bin: entity: not of the shape of .*bert \(size mismatch"),
+        ("truncated", r"blink\.bin is no whole file of weights \("),
+        ("empty", r"blink\.bin is no whole file of weights \("),
+        ("a list", r"blink\.bin holds no tensors by name"),
+        ("no unused", r"--bert .*bert has no token \[unused0\]"),
+        ("no bert", r"--bert .*bert has no tokenizer \("),
+    ],
+)
+def test_both_encoders_of_blink_are_written_or_neither(tmp_path, capsys, broken, said):
+    bert, weights, output = write_encoder(tmp_path / "bert"), tmp_path / "blink.bin", tmp_path / "assets" / "blink"
+    if broken != "no unused":
+        add_unused(bert)
+    model = AutoModel.from_pretrained(bert).state_dict()
+    states = {f"context_encoder.bert_model.{key}": value for key, value in model.items()}
+    if broken != "no entity encoder":
+        width = 3 if broken == "another shape" else None
+        states |= {f"cand_encoder.bert_model.{key}": value[..., :width].clone() for key, value in model.items()}
+    torch.save([1] if broken == "a list" else states, weights)
+    if broken == "no bert":
+        shutil.rmtree(bert)
+    elif broken in ("truncated", "empty"):
+        weights.write_bytes(weights.read_bytes()[:-500] if broken == "truncated" else b"")
+    with pytest.raises(typer.Exit):
+        script("blink", "aida").main(weights, output, str(bert))
+    message = capsys.readouterr().err
+    assert re.search(said, message) and message.count("\n") == 1
+    assert not output.exists() or not list(output.iterdir())
+
+
+def add_unused(bert: Path) -> None:
+    """Give a BERT the tokens that BLINK has in the place of markers."""
+    tokenizer, model = AutoTokenizer.from_pretrained(bert), AutoModel.from_pretrained(bert)
+    tokenizer.add_tokens(["[unused0]", "[unused1]", "[unused2]"])
+    model.resize_token_embeddings(len(tokenizer))
+    model.save_pretrained(bert)
+    tokenizer.save_pretrained(bert)
 
 
 def test_fetch_copies_byte_for_byte(tmp_path):
