@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
-import srsly
 import typer
 
-from spacy_pel.cli.table import cell, markdown
+from spacy_pel.cli.table import cell, markdown, read_measures
+from spacy_pel.errors import PelError
 
 COLUMNS = ("recall_at_1", "recall_at_64", "recall_at_16")
 NORMALISED = "normalised_accuracy"  # of runs with a ranker
@@ -30,11 +30,11 @@ def main(
     recall@1 over the mentions whose entity is among the candidates that are ranked again."""
     worlds = [world for group in worlds for world in group.split(",")]
     averages = ("macro", "micro") if micro else ("macro",)
-    runs: dict[str, dict[str, Any]] = {}
-    for folder in sorted(path for path in metrics.iterdir() if path.is_dir()):
-        found = {world: folder / f"{world}.json" for world in worlds if (folder / f"{world}.json").is_file()}
-        if found:
-            runs[folder.name] = {world: srsly.read_json(path) for world, path in found.items()}
+    try:
+        runs = read_runs(metrics, worlds)
+    except PelError as error:
+        typer.secho(f"✘ {error}", fg="red", err=True)
+        raise typer.Exit(1) from error
     is_ranked = any(NORMALISED in one for measured in runs.values() for one in measured.values())
     columns = (*COLUMNS, NORMALISED) if is_ranked else COLUMNS
     rows = [["", *(f"{world} {key}" for key in columns for world in (*worlds, *averages))]]
@@ -44,6 +44,22 @@ def main(
     text = markdown(rows)
     typer.echo(text)
     output.write_text(text, encoding="utf-8")
+
+
+def read_runs(metrics: Path, worlds: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The measures of each row in each of the worlds.
+
+    Raises:
+        PelError: There are none, or a file holds something else.
+    """
+    runs: dict[str, dict[str, Any]] = {}
+    for folder in sorted(path for path in metrics.glob("*") if path.is_dir()):
+        found = {world: folder / f"{world}.json" for world in worlds if (folder / f"{world}.json").is_file()}
+        if found:
+            runs[folder.name] = {world: read_measures(path) for world, path in found.items()}
+    if not runs:
+        raise PelError(f"{metrics} has no ROW/WORLD.json of {', '.join(worlds)}: evaluate a linker on them first")
+    return runs
 
 
 def recalls(measured: dict[str, Any], worlds: Sequence[str], key: str, micro: bool) -> list[float | None]:

@@ -90,16 +90,22 @@ def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
     paths = sorted(folder.glob("*.json"), key=lambda path: (not path.stem.startswith(FIRST), path.stem))
     if not paths:
         raise PelError(f"{folder} has no JSON file: write one with `spacy pel evaluate … --output {folder}/dev.json`.")
-    found = {}
-    for path in paths:
-        try:
-            values = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
-            raise PelError(f"{path} is not JSON ({error}): remove it, or evaluate again.") from error
-        if not isinstance(values, dict):
-            raise PelError(f"{path} holds no measures: move it out of {folder}.")
-        found[path.stem] = values
-    return found
+    return {path.stem: read_measures(path) for path in paths}
+
+
+def read_measures(path: Path) -> dict[str, Any]:
+    """The measures in a JSON file.
+
+    Raises:
+        PelError: It holds something else.
+    """
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise PelError(f"{path} is not JSON ({error}): remove it, or evaluate again.") from error
+    if not isinstance(values, dict):
+        raise PelError(f"{path} holds no measures: move it out of {path.parent}.")
+    return values
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

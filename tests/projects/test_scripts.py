@@ -555,6 +555,34 @@ def test_the_statistics_of_zeshel_stand_beside_the_published_ones(tmp_path, caps
     ]
 
 
+@pytest.mark.parametrize("name", ["mentions/val.json", "documents/lego.json"])
+def test_an_empty_file_of_zeshel_is_named(tmp_path, capsys, name):
+    write_zeshel(tmp_path)
+    (tmp_path / name).write_text("\n")
+    with pytest.raises(typer.Exit):
+        script("check_data", "zeshel").main(tmp_path, [",".join(SPLITS[split]) for split in ("train", "val", "test")])
+    assert f"1 files have no records, such as {tmp_path / name}" in capsys.readouterr().err
+
+
+def test_measures_of_worlds_that_are_not_there_or_broken_are_named(tmp_path, capsys):
+    macro, run = script("macro", "shared").main, tmp_path / "metrics" / "run"
+
+    def said() -> str:
+        with pytest.raises(typer.Exit):
+            macro(run.parent, ["SO", "CL"], tmp_path / "table.md")
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        return message
+
+    assert f"{run.parent} has no ROW/WORLD.json of SO, CL" in said()
+    run.mkdir(parents=True)
+    assert f"{run.parent} has no ROW/WORLD.json of SO, CL" in said()
+    for text, expected in (('{"recall_at_1": 0.', "CL.json is not JSON"), ("[1]", "CL.json holds no measures")):
+        (run / "CL.json").write_text(text)
+        assert expected in said()
+    assert not (tmp_path / "table.md").exists()
+
+
 def test_standard_errors_are_those_of_draws_of_entities():
     spread = script("spread", "shared")
     right, wrong = [("A", 0.9)], [("B", 0.9)]
@@ -1369,6 +1397,13 @@ def test_what_fresh_negatives_cost_is_measured_and_drawn(tmp_path):
     assert len({line.count("|") for line in lines[: 2 + len(rows)]}) == 1
     refresh.figure(metrics, tmp_path / "figures" / "refresh")
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {"refresh.png", "refresh.svg"}
+
+
+def test_rows_of_refreshes_that_there_are_not_are_refused_with_those_that_there_are():
+    names_of = script("refresh", "hard_negatives").names_of
+    assert names_of("random; mixed, early") == ["random", "mixed, early"] and len(names_of("")) == 8
+    with pytest.raises(typer.BadParameter, match=r"there is no row 'mixed': choose of random; random \+ FGSM; "):
+        names_of("random;mixed")
 
 
 def test_variants_by_vectors_of_entities_names_and_both(tmp_path):

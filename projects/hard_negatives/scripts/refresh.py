@@ -81,7 +81,7 @@ def run(
     """Train one linker for each row, and measure recall@1 over the whole KB after equal parts of the steps."""
     keep_freed_memory()
     rows = []
-    for name in [one.strip() for one in only.split(";")] if only else ROWS:
+    for name in names_of(only):
         nlp, linker = make_linker(ROWS[name], kb, encoder, seed)
         asked = list(MentionCorpus(dev, window=40, limit=dev_mentions, seed=seed)(nlp))
         batches = islice(batched(MentionCorpus(train, window=40, seed=seed), nlp, batch), steps)
@@ -157,6 +157,18 @@ def figure(
     axes.grid(alpha=0.3)
     axes.legend()
     save_figure(drawn, output)
+
+
+def names_of(only: str) -> list[str]:
+    """The rows that `--only` names; all where it is empty.
+
+    Raises:
+        BadParameter: It names another.
+    """
+    names = [one.strip() for one in only.split(";")] if only else list(ROWS)
+    if unknown := [name for name in names if name not in ROWS]:
+        raise typer.BadParameter(f"there is no row {unknown[0]!r}: choose of {'; '.join(ROWS)}", param_hint="--only")
+    return names
 
 
 def make_linker(row: dict[str, Any], kb: Path, encoder: Path, seed: int) -> tuple[Any, Any]:

@@ -23,6 +23,9 @@ def main(
         hint = "get ZESHEL from https://github.com/lajanugen/zeshel and point --vars.data to its folder"
         typer.secho(f"✘ {len(missing)} files are not there, such as {missing[0]}: {hint}", fg="red", err=True)
         raise typer.Exit(1)
+    if empty := [str(path) for path in wanted if not has_records(path)]:
+        typer.secho(f"✘ {len(empty)} files have no records, such as {empty[0]}: copy them again", fg="red", err=True)
+        raise typer.Exit(1)
     typer.echo(f"{folder}: all {len(wanted)} files are there")
     typer.echo("\n".join(statistics(folder, groups)))
 
@@ -35,6 +38,11 @@ def statistics(folder: Path, groups: list[list[str]]) -> list[str]:
         asked = count(folder / "mentions" / f"{split}.json")
         lines.append(f"| {split} | {len(worlds)} | {own:,} | {entities:,} | {asked:,} | {mentions:,} |")
     return lines
+
+
+def has_records(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(line.strip() for line in file)
 
 
 def count(path: Path) -> int:
