@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from numpy import mean, sqrt, var
@@ -21,10 +21,10 @@ class Claim(NamedTuple):
     second: Hashable
 
 
-def table_of_claims(head: str, claims: Mapping[str, Claim], found: Mapping[Hashable, Sequence[float]]) -> Iterable[str]:
-    """Lines of Markdown: each claim, as it is called, beside its verdict. found: the values of each key, over seeds."""
-    yield from (f"| {head} | here |", "| --- | --- |")
-    yield from (f"| {name} | {verdict(found, *claim)} |" for name, claim in claims.items())
+def table_of_claims(head: str, claims: Mapping[str, Claim], found: Mapping[Hashable, Sequence[float]]) -> str:
+    """As Markdown each claim, as it is called, beside its verdict. found: the values of each key, over seeds."""
+    rows = [(head, "here"), ("---", "---"), *((name, verdict(found, *claim)) for name, claim in claims.items())]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def verdict(found: Mapping[Hashable, Sequence[float]], first: Hashable, sign: str, second: Hashable) -> str:

@@ -25,6 +25,8 @@ from scores import (
     write,
 )
 
+from spacy_pel.cli.table import markdown
+
 RATES = (5e-5, 1e-4, 2e-4)
 DEV_LIMIT, DEV_SAMPLE = 200, 2000  # documents, and entities besides their own, that decide
 
@@ -35,12 +37,10 @@ def main(scores: Scores = ALL, steps: Steps = 94, seed: Seed = 0, name: Data = "
     own = scores.split(",")
     found = {rate: {score: measured(score, rate, steps, seed, name, gpu_id) for score in own} for rate in RATES}
     best = {score: max(RATES, key=lambda rate: found[rate][score]) for score in own}
-    lines = [f"| rate | {' | '.join(own)} |", "| --- |" + " ---: |" * len(own)]
-    for rate in RATES:
-        cells = [cell(*found[rate][score], best[score] == rate) for score in own]
-        lines.append(f"| {rate:g} | {' | '.join(cells)} |")
+    rows = [["rate", *own]]
+    rows += [[f"{rate:g}", *(cell(*found[rate][score], best[score] == rate) for score in own)] for rate in RATES]
     srsly.write_json(RATES_FILE, kept_rates() | {kind_of(score): rate for score, rate in best.items()})
-    write(Path("metrics") / name / "rates.md", lines)
+    write(Path("metrics") / name / "rates.md", markdown(rows))
 
 
 def measured(score: str, rate: float, steps: int, seed: int, name: str, gpu_id: int) -> tuple[float, float]:

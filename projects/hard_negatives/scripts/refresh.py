@@ -16,6 +16,7 @@ import typer
 from spacy.training import Example
 from tqdm import tqdm
 
+from spacy_pel.cli.table import markdown
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.evaluation.scorer import score_links
 from spacy_pel.kb.loader import KBFromDisk
@@ -120,8 +121,7 @@ def table(metrics: Annotated[Path, typer.Argument(help="What `run` wrote")]) -> 
     negatives are those of the last batch that was measured, among the pool."""
     found: Any = srsly.read_json(metrics)
     head = ("recall@1", "seconds", "refreshes", "of a refresh", "of a step", "refreshes ÷ steps")
-    head = (*head, f"hard in best {BEST}", "mean rank")
-    lines = [f"| | {' | '.join(head)} |", "| --- |" + " ---: |" * len(head)]
+    rows = [["", *head, f"hard in best {BEST}", "mean rank"]]
     for row in found["rows"]:
         last, times = row["curve"][-1], row["refreshes"]
         refresh, steps = row["refresh_core_seconds"], row["step_core_seconds"]
@@ -131,10 +131,12 @@ def table(metrics: Annotated[Path, typer.Argument(help="What `run` wrote")]) -> 
         cells += (
             [f"{last['hard_in_best']:.2f}", f"{last['hard_mean_rank']:.1f}"] if "hard_in_best" in last else ["–"] * 2
         )
-        lines.append(f"| {row['row']} | {' | '.join(cells)} |")
-    lines.append(f"\n{found['kb']:,} entities, {found['dev_mentions']:,} mentions, a pool of {found['pool']:,}")
-    metrics.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo("\n".join(lines))
+        rows.append([row["row"], *cells])
+    text = (
+        f"{markdown(rows)}\n{found['kb']:,} entities, {found['dev_mentions']:,} mentions, a pool of {found['pool']:,}\n"
+    )
+    metrics.with_suffix(".md").write_text(text, encoding="utf-8")
+    typer.echo(text)
 
 
 @app.command()

@@ -191,7 +191,7 @@ def table(name: Data = "scores") -> None:
     found held, each at its best steps and rate."""
     found: list[Any] = [srsly.read_json(path) for path in metrics_of(name, "x").parent.glob("*.json")]
     parts = [part(list(group)) for _, group in groupby(sorted(found, key=retrieved), key=retrieved)]
-    write(metrics_of(name, "x").with_name("table.md"), "\n".join(parts).splitlines())
+    write(metrics_of(name, "x").with_name("table.md"), "\n".join(parts))
 
 
 def part(found: list[Any]) -> str:
@@ -209,9 +209,9 @@ def part(found: list[Any]) -> str:
         rows.append([scorer, *cells])
         normalised = [one["normalised"] for one in runs]
         right[scorer] = max(right.get(scorer, normalised), normalised, key=np.mean)
-    claims = "\n".join(table_of_claims("normalised, Zhang & Stratos 2021, appendix B", CLAIMS, right))
+    claims = table_of_claims("normalised, Zhang & Stratos 2021, appendix B", CLAIMS, right)
     ceiling = f"Of {found[0]['ceiling']:.3f} the entity is a candidate."
-    return f"{heading(found[0])}\n\n{markdown(rows)}\n{ceiling}\n\n{claims}\n"
+    return f"{heading(found[0])}\n\n{markdown(rows)}\n{ceiling}\n\n{claims}"
 
 
 def heading(one: dict[str, Any]) -> str:

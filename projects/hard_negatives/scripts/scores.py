@@ -178,8 +178,7 @@ def candidates(
     docs = list(read_docs(corpus_of(name, "dev"), nlp.vocab))[: limit or None]
     linker: Any = nlp.get_pipe("pel_linker")
     kb: KnowledgeBase = linker.kb
-    lines = [f"Of {len(kb):,} entities:", "", "| scored | recall_at_1 | recall_at_64 | mentions a second |"]
-    lines.append("| --- | ---: | ---: | ---: |")
+    rows = [["scored", "recall_at_1", "recall_at_64", "mentions a second"]]
     found: dict[str, Any] = {}
     for times in (0, *map(int, per_k.split(","))):
         linker.exact_up_to = 0 if times else len(kb)
@@ -187,10 +186,10 @@ def candidates(
         what = f"candidates of single vectors, about {times} · k" if times else "all entities"
         metrics = evaluate(nlp, docs)
         found[what] = [metrics[key] for key in ("recall_at_1", "recall_at_64", "mentions_per_second")]
-        lines.append("| {} | {:.4f} | {:.4f} | {:.1f} |".format(what, *found[what]))
+        rows.append([what, *"{:.4f} {:.4f} {:.1f}".format(*found[what]).split()])
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, found)
-    typer.echo("\n".join(lines))
+    typer.echo(f"Of {len(kb):,} entities:\n\n{markdown(rows)}")
 
 
 @app.command()
@@ -201,7 +200,7 @@ def table(name: Data = "scores") -> None:
     found: list[Any] = [srsly.read_json(path) for path in (Path("metrics") / name).glob("*-*.json")]
     data = itemgetter("entities", "data")
     parts = [part(list(group)) for _, group in groupby(sorted(found, key=data), key=data)]
-    write(Path("metrics") / name / "table.md", "\n".join(parts).splitlines())
+    write(Path("metrics") / name / "table.md", "\n".join(parts))
 
 
 def part(found: list[Any]) -> str:
@@ -229,7 +228,7 @@ def part(found: list[Any]) -> str:
     text += markdown(rows)
     for (steps, draw, *_), measured in trials.items():
         head = f"recall@64, {steps} steps, {draw}: Zhang & Stratos 2021, table 1"
-        text += "\n" + "\n".join(table_of_claims(head, CLAIMS, measured)) + "\n"
+        text += f"\n{table_of_claims(head, CLAIMS, measured)}"
     return text
 
 
@@ -344,10 +343,11 @@ def clear(folder: Path, more: Iterable[str] = ()) -> None:
         shutil.rmtree(folder / part, ignore_errors=True)
 
 
-def write(path: Path, lines: list[str]) -> None:
+def write(path: Path, text: str) -> None:
+    """Write and print `text`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo("\n".join(lines))
+    path.write_text(text, encoding="utf-8")
+    typer.echo(text)
 
 
 def command(*arguments: object) -> None:

@@ -15,6 +15,7 @@ import typer
 from thinc.api import Model
 from tqdm import tqdm, trange
 
+from spacy_pel.cli.table import markdown
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.models.bi_encoder import make_bi_encoder, row_builder
@@ -83,16 +84,13 @@ def table(metrics: Annotated[Path, typer.Argument(help="What `run` wrote")]) -> 
     """Write and print METRICS as Markdown: of each model the norms of the exact gradient and of the bias of each kind
     of negatives, and the bias as a share of that gradient."""
     found: Any = srsly.read_json(metrics)
-    lines = [
-        f"| loss | trained on | recall@1 | gradient over all | {' | '.join(f'bias, {kind}' for kind in KINDS)} |",
-        "| --- | --- |" + " ---: |" * (2 + len(KINDS)),
-    ]
+    rows = [["loss", "trained on", "recall@1", "gradient over all", *(f"bias, {kind}" for kind in KINDS)]]
     for row in found["rows"]:
         biases = (f"{row[kind]:.3g} (× {row[kind] / row['gradient']:.3g})" for kind in KINDS)
-        cells = (row["loss"], row["trained on"], f"{row['recall_at_1']:.3f}", f"{row['gradient']:.3g}", *biases)
-        lines.append(f"| {' | '.join(cells)} |")
-    metrics.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    typer.echo("\n".join(lines))
+        rows.append([row["loss"], row["trained on"], f"{row['recall_at_1']:.3f}", f"{row['gradient']:.3g}", *biases])
+    text = markdown(rows)
+    metrics.with_suffix(".md").write_text(text, encoding="utf-8")
+    typer.echo(text)
 
 
 def drawn_data(model: Model, corpus: Path, kb: KnowledgeBase, rng: np.random.Generator, seed: int) -> Data:
