@@ -210,7 +210,7 @@ def part(found: list[Any]) -> str:
         normalised = [one["normalised"] for one in runs]
         right[scorer] = max(right.get(scorer, normalised), normalised, key=np.mean)
     claims = table_of_claims("normalised, Zhang & Stratos 2021, appendix B", CLAIMS, right)
-    ceiling = f"Of {found[0]['ceiling']:.3f} the entity is a candidate."
+    ceiling = f"{found[0]['n_mentions']:,} mentions; of {found[0]['ceiling']:.3f} the entity is a candidate."
     return f"{heading(found[0])}\n\n{markdown(rows)}\n{ceiling}\n\n{claims}"
 
 
