@@ -325,6 +325,25 @@ def test_in_kb_parts_the_mentions_that_can_be_trained_on_from_the_rest(tmp_path)
     assert not (tmp_path / "nothing.spacy").exists()
 
 
+def test_in_kb_draws_mentions(tmp_path):
+    nlp, known = spacy.blank("en"), make_kb(tmp_path / "kb", ENTITIES[:6])
+    write_docs(tmp_path / "all.spacy", make_docs(nlp))
+    in_kb, output = script("in_kb", "shared").main, tmp_path / "some.spacy"
+
+    def kept(**options) -> list[list[str]]:
+        in_kb(tmp_path / "all.spacy", known.path, output, **options)
+        return [[one.span.text for one in gold_mentions(doc)] for doc in read_docs(output, nlp.vocab)]
+
+    found = kept()
+    n_found = sum(map(len, found))
+    assert len(found) == len(SENTENCES) and 2 < n_found < 12 and kept(mentions=n_found) == found
+    some = kept(mentions=2)
+    assert sum(map(len, some)) == 2 and len(some) == len(found) and some == kept(mentions=2)
+    assert all({*one} <= {*own} for one, own in zip(some, found, strict=True))
+    assert kept(mentions=2, drop_empty=True) == [own for own in some if own]
+    assert len({str(kept(mentions=2, seed=seed)) for seed in range(9)}) > 1
+
+
 def test_worlds_are_parted_by_type_and_averaged_one_by_one(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     worlds = script("worlds", "worlds")

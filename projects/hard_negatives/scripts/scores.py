@@ -1,4 +1,4 @@
-"""The score functions of Zhang & Stratos (2021) with random, mixed and hard negatives: data, runs and their table."""
+"""The score functions of Zhang & Stratos (2021) with random, mixed and hard negatives: runs and their table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterable
 from itertools import groupby, product
 from operator import itemgetter
 from pathlib import Path
-from random import Random
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -23,11 +22,10 @@ from thinc.api import Config
 
 from spacy_pel import evaluate
 from spacy_pel.cli.table import markdown, over_seeds
-from spacy_pel.corpora.docbin import read_docs, write_docs
+from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.files.hashes import sha256
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.version import kb_version
-from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.search import scored_index
 
 REGISTERED = {
@@ -92,30 +90,8 @@ Steps = Annotated[int, typer.Option(help="Optimiser steps")]
 Rate = Annotated[float, typer.Option(help=f"The highest learning rate; 0: that of {RATES_FILE}")]
 Draw = Annotated[str, typer.Option(help="How hard ones are taken: sample (the paper), or top (its authors' code)")]
 Seed = Annotated[int, typer.Option(help="Of the draws")]
-Data = Annotated[str, typer.Option(help="Name of what `data` has made")]
+Data = Annotated[str, typer.Option(help="Name of what `scores-data` has made")]
 GPU = Annotated[int, typer.Option(help="-1: the CPU")]
-
-
-@app.command()
-def data(
-    project: Annotated[Path, typer.Argument(help="The project bc5cdr, after its commands `fetch` and `convert`")],
-    mentions: Annotated[int, typer.Option(help="Training mentions")] = 3000,
-    dev_mentions: Annotated[int, typer.Option(help="Development mentions")] = 1500,
-    seed: Seed = 0,
-    name: Data = "scores",
-) -> None:
-    """Write corpus/NAME_train.spacy and corpus/NAME_dev.spacy: mentions whose entities are in the KB assets/NAME_kb,
-    drawn."""
-    for split, most in (("train", mentions), ("dev", dev_mentions)):
-        docs = list(read_docs(project / "corpus" / f"{split}.spacy", spacy.blank("en").vocab))
-        found = [(number, mention) for number, doc in enumerate(docs) for mention in gold_mentions(doc)]
-        known = KnowledgeBase(kb_of(name)).rows({id_ for _, mention in found for id_ in mention.ids}).keys()
-        left = [(number, mention.span) for number, mention in found if not known.isdisjoint(mention.ids)]
-        chosen = Random(seed).sample(left, min(most, len(left)))
-        for number, doc in enumerate(docs):
-            doc.spans[GOLD_GROUP] = [span for own, span in chosen if own == number]
-        write_docs(corpus_of(name, split), [doc for doc in docs if doc.spans[GOLD_GROUP]])
-        typer.echo(f"{split}: {len(chosen):,} of {len(left):,} mentions")
 
 
 @app.command()
