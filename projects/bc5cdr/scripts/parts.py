@@ -24,7 +24,7 @@ ENCODER, REST = "encoder", "rest"
 PARTS = {
     "long forms": ["search.find:long_forms"],
     "tokenising": ["models.inputs:RowBuilder.mentions", "models.token_rows:TokenRows.unique"],
-    ENCODER: ["models.bi_encoder:encode_mention_rows"],
+    ENCODER: ["models.encoding:encode_mention_rows"],
     "vectors": ["kb.index.entity_index:EntityIndex.nearest", "kb.index.entity_index:EntityIndex.similarities"],
     "names, found": ["kb.names.name_index:NameIndex._match", "kb.names.name_index:NameMatch.best"],
     "names, scored": ["kb.names.name_index:NameMatch.scores"],
