@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import typer
 
 from ..errors import PelError
-from .printing import echo, output_closed
+from .printing import echo, flush, output_closed
 
 pel_app = typer.Typer(
     name="pel",
@@ -30,7 +29,7 @@ def command(
         def run(*args: Any, **kwargs: Any) -> Any:
             try:
                 result = function(*args, **kwargs)
-                sys.stdout.flush()
+                flush()
                 return result
             except (PelError, OSError, ImportError) as error:
                 if isinstance(error, BrokenPipeError) and output_closed():

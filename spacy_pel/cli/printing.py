@@ -34,6 +34,15 @@ def echo(text: str, *, err: bool = False) -> None:
     typer.echo(visible(text, keep="\n\t"), err=err)
 
 
+def flush() -> None:
+    """Write out what was printed.
+
+    Raises:
+        BrokenPipeError: Nobody reads it.
+    """
+    sys.stdout.flush()
+
+
 def output_closed() -> bool:
     """Whether stdout is a pipe that nobody reads any more; where the system does not tell, as Windows, it is."""
     if not hasattr(select, "poll"):

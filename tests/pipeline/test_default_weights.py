@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny import make_kb
 
-from spacy_pel.kb.index import entity_index
+from spacy_pel.kb.index import state
 from spacy_pel.kb.index.vectors import ExactIndex
 from spacy_pel.models.scoring.dual import Dual
 from spacy_pel.models.scoring.multi_vector import MultiVector, SumOfMax
@@ -46,7 +46,7 @@ def test_beside_sums_of_products_they_grow_with_the_terms(kb, score, terms):
 
 def test_a_sample_is_read_once(kb, monkeypatch):
     read, own = [], ExactIndex.vectors
-    monkeypatch.setattr(entity_index, "SAMPLE", 5)
+    monkeypatch.setattr(state, "SAMPLE", 5)
     monkeypatch.setattr(ExactIndex, "vectors", lambda self, numbers: read.append(len(numbers)) or own(self, numbers))
     for _ in range(3):
         assert kb.entity_index("a") is kb.indexes["a"]

@@ -175,7 +175,8 @@ def test_another_model_is_not_taken_for_the_one_that_the_kb_was_indexed_with(mad
 def test_whether_what_was_tuned_still_counts_is_asked_whatever_a_setting_is_called(made, monkeypatch):
     _, linker, *_ = made
     asked = []
-    monkeypatch.setattr("spacy_pel.pipeline.linker.warn_of_tuning", asked.append)
+    for module in ("linker", "with_kb"):
+        monkeypatch.setattr(f"spacy_pel.pipeline.{module}.warn_of_tuning", asked.append)
     linker.top_k = 32
     linker.k = 64
     linker.settings = replace(linker.settings, top_k=32)
