@@ -101,8 +101,8 @@ class KnowledgeBase(Mapping[str, Entity]):
             overwrite: Replace a KB that is there already.
 
         Raises:
-            PelError: There are no entities, an id comes twice, a KB is at `path` and `overwrite` is not set, or
-                anything else is at `path`, which is never replaced.
+            PelError: There are no entities, one has no name, an id comes twice, a KB is at `path` and `overwrite`
+                is not set, or anything else is at `path`, which is never replaced.
         """
         path = Path(path).absolute()
         check_replaceable(path, FILES)
@@ -336,8 +336,8 @@ class KnowledgeBase(Mapping[str, Entity]):
                 `EntityIndex.n_missing`.
 
         Raises:
-            PelError: They are no entities in a list; an id comes twice or is in the KB; vectors are missing, not finite
-                or of another shape or encoder; another process changes the KB.
+            PelError: They are no entities in a list, or one has no name; an id comes twice or is in the KB; vectors are
+                missing, not finite or of another shape or encoder; another process changes the KB.
         """
         self._put(entities_given(entities), vectors)
 
