@@ -19,13 +19,15 @@ def main(
     corpus: Annotated[Path, typer.Argument(help="A .spacy file of `convert`")],
     kb_path: Annotated[Path, typer.Argument(metavar="KB", help="KB folder of `build-kb`")],
     output: Annotated[Path, typer.Argument(help="The .spacy file to train on")],
-    rest: Annotated[Path | None, typer.Option(help="Write the documents with their other mentions here")] = None,
+    rest: Annotated[
+        Path | None, typer.Option(help="Write the documents with those that have no id in the KB here")
+    ] = None,
     mentions: Annotated[int, typer.Option(min=0, help="Keep so many of them, drawn; 0: all")] = 0,
     seed: Annotated[int, typer.Option(help="Of the draw")] = 0,
     drop_empty: Annotated[bool, typer.Option("--drop-empty", help="Leave out documents without a mention")] = False,
 ) -> None:
     """Write the documents of CORPUS with those of their gold mentions that have an id in the KB, or one that has become
-    one of these."""
+    one of these; or with as many of them as are asked for, drawn."""
     kb = KnowledgeBase(kb_path)
     docs = [(doc, with_successors(gold_mentions(doc), kb)) for doc in read_docs(corpus, spacy.blank("en").vocab)]
     known = kb.rows({i for _, own in docs for mention in own for i in mention.ids})

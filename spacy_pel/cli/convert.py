@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ..corpora.pubtator import PubTatorCounts
 
-LINES_SHOWN = 5
-
 
 @command("convert")
 def convert(
@@ -102,6 +100,8 @@ def _named() -> str:
 
 
 def _print_counts(counts: PubTatorCounts) -> None:
+    from ..corpora.pubtator import first_lines
+
     rows = [
         ("Documents", counts.documents),
         ("Mentions", counts.mentions),
@@ -118,14 +118,6 @@ def _print_counts(counts: PubTatorCounts) -> None:
         ("Left out: documents that come again", len(counts.repeated_documents)),
     ]
     msg.table([(label, f"{count:,}") for label, count in rows], aligns=("l", "r"), max_col=40)
-    _warn_of("mentions do not match the text at their offsets", counts.mismatched)
-    _warn_of("mentions are those of an earlier line of their document", counts.repeated)
-    _warn_of("documents have the id of an earlier one", counts.repeated_documents)
-
-
-def _warn_of(what: str, numbers: list[int]) -> None:
-    """Name the first of the lines that were left out, if there are any."""
-    if numbers:
-        lines = ", ".join(map(str, numbers[:LINES_SHOWN]))
-        more = ", …" if len(numbers) > LINES_SHOWN else ""
-        msg.warn(f"{len(numbers)} {what}: lines {lines}{more}")
+    if counts.mismatched:
+        where = first_lines(counts.mismatched)
+        msg.warn(f"{len(counts.mismatched)} mentions do not match the text at their offsets: {where}")

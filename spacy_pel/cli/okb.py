@@ -14,6 +14,7 @@ from ..errors import PelError
 from .app import command
 from .okb_report import print_counts
 from .out_file import check_apart, check_out
+from .pipeline import warnings_shown
 from .printing import msg
 from .vocabulary import split_values
 
@@ -126,7 +127,8 @@ def _read(corpora: list[Path], kb: KnowledgeBase, strip_prefix: str, known_only:
     for corpus in corpora:
         reader = PubTatorReader(corpus, nlp, strip_prefix=strip_prefix)
         docs = tqdm(reader, desc=f"Reading {corpus.name}", disable=None)
-        splits.append([(doc, with_successors(gold_mentions(doc), kb)) for doc in docs])
+        with warnings_shown():
+            splits.append([(doc, with_successors(gold_mentions(doc), kb)) for doc in docs])
     return [_known(split, kb) for split in splits] if known_only else splits
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import sys
 from collections.abc import Collection, Iterable
@@ -35,20 +36,26 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def flush() -> None:
-    """Write out what was printed.
+    """Write out what was printed, where there is a stdout.
 
     Raises:
         BrokenPipeError: Nobody reads it.
     """
-    sys.stdout.flush()
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if sys.platform == "win32" and error.errno == errno.EINVAL:  # what Windows calls it
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe") from error
+        raise
 
 
 def output_closed() -> bool:
     """Whether stdout is a pipe that nobody reads any more; where the system does not tell, as Windows, it is."""
-    if not hasattr(select, "poll"):
-        return True
+    if sys.stdout is None or not hasattr(select, "poll"):
+        return sys.stdout is not None
     poll = select.poll()
-    with suppress(OSError):  # stdout is no file of the system
+    with suppress(OSError, ValueError):  # stdout is no file of the system, or closed
         poll.register(sys.stdout, 0)  # its end and its errors are told in any case
     return bool(poll.poll(0))
 

@@ -10,7 +10,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
 from ..errors import PelError
-from ..files.atomic import check_writable, new_file, write_atomically
+from ..files.atomic import check_writable, new_file, refused_by_name, write_atomically
 
 SUFFIX = ".spacy"
 
@@ -75,8 +75,9 @@ def write_docs(path: Path, docs: Iterable[Doc]) -> None:
 def new_docs(path: Path, docs: Iterable[Doc]) -> Iterator[None]:
     """Write Docs as `write_docs` does, to a file that appears when the block ends, and vanishes when it raises."""
     with new_file(path) as file:
-        file.write(_encoded(docs))
-        file.flush()
+        with refused_by_name(path):
+            file.write(_encoded(docs))
+            file.flush()
         yield
 
 

@@ -7,6 +7,7 @@ A document is a title line `pmid|t|title`, an abstract line `pmid|a|abstract`, a
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from ..mentions.tokens import tokenised
 
 PASSAGE = re.compile(r"(?P<pmid>[^|\t]+)\|(?P<kind>[ta])\|(?P<text>.*)", re.DOTALL)
 UNLINKED = ("-1", "-")  # what stands for an id where no concept fits
+LINES_SHOWN = 5  # of those that are left out
 
 
 @dataclass
@@ -122,6 +124,8 @@ class PubTatorReader:
             else:
                 what = f"the id {record.pmid!r} is that of the document in line {before}: give each its own"
                 self._leave_out(record.line, what, self.counts.repeated_documents)
+        self._warn_of("mentions are those of an earlier line of their document", self.counts.repeated)
+        self._warn_of("documents have the id of an earlier one", self.counts.repeated_documents)
         if not self.counts.documents:
             raise PelError(f"{self.path} holds no document: a PubTator document starts with a line `pmid|t|title`")
 
@@ -160,6 +164,11 @@ class PubTatorReader:
         if self.strict:
             raise PelError(f"{self.path}:{line}: {what}, or leave such lines out by not asking for --strict")
         counted.append(line)
+
+    def _warn_of(self, what: str, lines: list[int]) -> None:
+        """Name the first of the lines that come again, if there are any."""
+        if lines:
+            warnings.warn(f"{self.path}: {len(lines)} {what}: {first_lines(lines)}; they are left out.", stacklevel=3)
 
     def _kb_id(self, column: str) -> str:
         parts = [part.strip().removeprefix(self.strip_prefix) for part in column.split("|")]
@@ -225,3 +234,8 @@ def _parse_mention(line: str, number: int, first_line: int, where: str) -> _Ment
         raise PelError(f"{where}: the offsets {columns[1]!r} and {columns[2]!r} must be integers") from error
     ids = columns[5] if len(columns) > 5 else ""
     return _Mention(number, start, end, columns[3], columns[4].strip(), ids, len(columns) > 6, first_line)
+
+
+def first_lines(numbers: list[int]) -> str:
+    """What is said of lines: the numbers of the first of them."""
+    return f"lines {', '.join(map(str, numbers[:LINES_SHOWN]))}{', …' if len(numbers) > LINES_SHOWN else ''}"

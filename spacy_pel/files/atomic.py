@@ -24,7 +24,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         PelError: The file cannot be written, or `path` is anything but a file.
     """
-    with _named(path), new_file(path) as file:
+    with refused_by_name(path), new_file(path) as file:
         file.write(data)
 
 
@@ -35,7 +35,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
         PelError: As for `write_atomically`.
     """
     written = 0
-    with _named(path), new_file(path) as file:
+    with refused_by_name(path), new_file(path) as file:
         for line in lines:
             written += 1
             file.write(f"{line}\n".encode())
@@ -59,7 +59,7 @@ def check_writable(path: Path) -> None:
         PelError: It cannot, or is anything but a file.
     """
     _check_replaceable(path)
-    with _named(path):
+    with refused_by_name(path):
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path.absolute().parent).close()
 
@@ -98,7 +98,7 @@ def _check_replaceable(path: Path) -> None:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def refused_by_name(path: Path) -> Iterator[None]:
     """What the system refuses in this block is a `PelError` that names `path`."""
     try:
         yield

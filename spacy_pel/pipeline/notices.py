@@ -6,9 +6,11 @@ import json
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from thinc.api import Model
 
 from ..tuning.ranking import both_scored_in, digest_of
@@ -28,12 +30,17 @@ def warn_of_training(name: str) -> None:
 
 
 def warn_of_missing(name: str, kb: Any, fingerprints: Iterable[str]) -> None:
-    """Warn where `kb` has entities without vectors of these fingerprints, which the component `name` cannot find."""
-    missing = max((kb.entity_index(one).n_missing for one in fingerprints if one in kb.indexes), default=0)
-    if missing:
+    """Warn where `kb` has entities without any vector of these fingerprints, which the component `name` cannot find by
+    their vectors."""
+    indexes = [kb.entity_index(one) for one in fingerprints if one in kb.indexes]
+    if not indexes or not min(index.n_missing for index in indexes):
+        return
+    found = reduce(np.union1d, (index.entities_now for index in indexes))
+    if missing := len(kb) - len(found):
         warnings.warn(
-            f"{name} cannot find {missing:,} of the {len(kb):,} entities of {kb.path}: a linker with another encoder "
-            f'has added or changed them. Call nlp.get_pipe("{name}").index(), or run `python -m spacy pel index`.',
+            f"{name} cannot find {missing:,} of the {len(kb):,} entities of {kb.path}: a linker with another encoder, "
+            "or another setting of `vectors`, has added or changed them. Call "
+            f'nlp.get_pipe("{name}").index(), or run `python -m spacy pel index`.',
             stacklevel=4,
         )
 

@@ -19,7 +19,7 @@ from torch.nn.functional import kl_div, log_softmax
 
 from ..checks import check_count, check_number, check_text, text_list
 from ..errors import PelError
-from ..files.json_lines import numbered_lines, parse_object
+from ..files.json_lines import numbered_lines, parse_object, required
 from .draws import NONE
 from .layouts import TrainingBatch
 from .negatives import DrawnNegatives
@@ -69,7 +69,7 @@ class Distillation:
         try:
             for number, line in numbered_lines(Path(self.path)):  # noqa: B007  (told where it ends)
                 record = parse_object(line, '{"mention": …, "ids": […], "scores": […]}')
-                yield record["mention"], Target.of(record)
+                yield required(record, "mention", "each line has one"), Target.of(record)
         except (OSError, ValueError, KeyError, TypeError, PelError) as error:
             raise PelError(
                 f"{SECTION}: {self.path}, line {number}, holds no targets ({error!r}); write the file with "

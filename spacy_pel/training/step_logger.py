@@ -118,6 +118,6 @@ def _is_replaceable(path: Path) -> bool:
     with path.open("rb") as file:
         first = file.readline(LONGEST_LINE)
     try:
-        return not first or "step" in parse_object(first)
+        return not first or {"pipe", "step", "seconds"} <= parse_object(first).keys()
     except PelError:
         return False

@@ -29,6 +29,12 @@ def test_output_that_nobody_reads_ends_a_command_without_a_word(folder, words):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+def test_without_a_stdout_a_command_does_its_work(folder):
+    command = [sys.executable, "-m", "spacy", "pel", "table", "metrics", "--columns", "mrr", "--output", "table.md"]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, b"") and (folder / "table.md").exists()
+
+
 def test_another_pipe_that_breaks_is_said(folder, monkeypatch):
     def breaks(path):
         raise BrokenPipeError(32, "Broken pipe")

@@ -133,7 +133,8 @@ def test_relations_and_seventh_columns_are_left_out_and_counted(read):
 def test_a_mention_line_for_the_second_time_is_left_out_and_counted(read):
     one, other = mention(0, "Lithium", "D008094"), mention(0, "Lithium", "D1")
     text = document(one, other, one) + document(one.replace("101", "102"), pmid="102")
-    docs, counts = read(text)
+    with pytest.warns(UserWarning, match=r"corpus\.pubtator: 1 mentions are those of .*: lines 5; they are left out"):
+        docs, counts = read(text)
     assert [[span.kb_id_ for span in doc.spans[GOLD_GROUP]] for doc in docs] == [["D008094", "D1"], ["D008094"]]
     assert (counts.repeated, counts.mentions) == ([5], 3)
     with pytest.raises(PelError, match=r"corpus\.pubtator:5: the mention is that of line 3: remove one .*--strict"):
@@ -143,7 +144,8 @@ def test_a_mention_line_for_the_second_time_is_left_out_and_counted(read):
 def test_a_document_for_the_second_time_is_left_out_and_counted(read):
     line = mention(0, "Lithium", "D008094")
     text = document(line) + document(pmid="102") + document(line, mention(16, "atrial flutter", "D001282"))
-    docs, counts = read(text)
+    with pytest.warns(UserWarning, match=r"corpus\.pubtator: 1 documents have the id of an earlier one: lines 6; they"):
+        docs, counts = read(text)
     assert [doc.user_data["pmid"] for doc in docs] == ["101", "102"]
     assert (counts.repeated_documents, counts.documents, counts.mentions) == ([6], 2, 1)
     with pytest.raises(PelError, match=r"corpus\.pubtator:6: the id '101' is that of the document in line 1: give"):

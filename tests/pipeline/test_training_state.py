@@ -107,6 +107,18 @@ def test_two_linkers_with_different_encoders_share_one_kb(tmp_path):
         second(unlinked(second)[0])
 
 
+def test_what_either_kind_of_vectors_has_is_found_without_a_warning(tmp_path):
+    nlp, linker, *_ = make_pipeline(write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb"))
+    linker.vectors = "both"
+    linker.index(progress=False)
+    linker.vectors = "entity"
+    linker.add_entities([Entity("NEW", "new")])
+    linker.vectors = "both"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "NEW" in dict(*linker.rank([make_docs(nlp)[0].ents[0]], 13))
+
+
 def test_saving_in_place_keeps_the_index_of_another_linker(tmp_path):
     first, one, examples, optimizer = make_pipeline(write_encoder(tmp_path / "a"), make_kb(tmp_path / "kb"))
     one.index(progress=False)

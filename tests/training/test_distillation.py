@@ -179,6 +179,7 @@ def test_candidates_that_the_label_does_not_allow_are_no_negatives(made, tmp_pat
         ('{"mention": "a", "ids": ["x"], "scores": [1]}\n{"mention": "b", "ids": ["x"]}\n', "line 2, holds no targets"),
         ('{"mention": "a", "ids": ["x", "y"], "scores": [1]}\n', "line 1, holds no targets"),
         ('{"mention": "a", "ids": "xy", "scores": [1, 2]}\n', "line 1, holds no targets"),
+        ('{"mention": ["a"], "ids": ["x", "y"], "scores": [1, 2]}\n', "line 1, holds no targets"),
         ("no json\n", "holds no targets"),
         ('{"mention": "a", "ids": ["x"], "scores": [1]}\n\n\n{"mention": \n', "line 4, holds no targets"),
     ],

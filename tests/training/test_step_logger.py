@@ -19,7 +19,7 @@ def opened(path):
     finish()
 
 
-@pytest.mark.parametrize("before", ["", '{"pipe": "pel_linker", "step": 0}\n{"pipe"'])
+@pytest.mark.parametrize("before", ["", '{"pipe": "pel_linker", "step": 0, "seconds": 1}\n{"pipe"'])
 def test_an_older_log_is_replaced(tmp_path, before):
     path = tmp_path / "steps.jsonl"
     path.write_text(before)
@@ -28,7 +28,7 @@ def test_an_older_log_is_replaced(tmp_path, before):
     opened(tmp_path / "new" / "steps.jsonl")
 
 
-@pytest.mark.parametrize("before", ["[training]\n", '{"text": "Fever"}\n', "\n", "[1]"])
+@pytest.mark.parametrize("before", ["[training]\n", '{"text": "Fever"}\n', '{"step": 1}\n', "\n", "[1]"])
 def test_another_file_is_not(tmp_path, before):
     path = tmp_path / "train.jsonl"
     path.write_text(before)

@@ -55,7 +55,9 @@ def main(
         spacy("pel", "evaluate", *measured, *known, "--output", output, *gpu)
     files = (config, learnt, *(corpus / f"{part}.spacy" for part in ("train", "tune", "dev")))
     own = encoder or Config().from_disk(config, interpolate=False)["paths"]["encoder"]
-    python("../shared/note_settings.py", output, srsly.json_dumps({"vary": vary, "steps": steps}), kb, own, *files)
+    words = shlex.split(vary)
+    settings = {"steps": steps, **dict(zip(words[::2], words[1::2], strict=True))}
+    python("../shared/note_settings.py", output, srsly.json_dumps(settings), kb, own, *files)
 
 
 def steps_of(config: Path, corpus: Path, epochs: int) -> int:

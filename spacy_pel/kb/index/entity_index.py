@@ -158,6 +158,11 @@ class EntityIndex:
         """Entities of the KB that have no vector here: those that another encoder's linker has added or changed."""
         return self._state.n_missing
 
+    @property
+    def entities_now(self) -> EntityRows:
+        """The rows (n,) of the entities that have vectors here, ascending."""
+        return self._state.entities_now
+
     def search(
         self,
         queries: np.ndarray,
