@@ -52,8 +52,10 @@ def flush() -> None:
 
 def output_closed() -> bool:
     """Whether stdout is a pipe that nobody reads any more; where the system does not tell, as Windows, it is."""
-    if sys.stdout is None or not hasattr(select, "poll"):
-        return sys.stdout is not None
+    if sys.stdout is None:
+        return False
+    if not hasattr(select, "poll"):
+        return True
     poll = select.poll()
     with suppress(OSError, ValueError):  # stdout is no file of the system, or closed
         poll.register(sys.stdout, 0)  # its end and its errors are told in any case

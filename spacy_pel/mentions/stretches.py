@@ -44,23 +44,26 @@ def stretches(doc: Doc, most: int) -> Iterator[Stretch]:
     text, places = _normalized(doc)
     partners = _partners(doc)
     for place, (first, begin, _) in enumerate(places):
+        is_behind_one = first - 1 in partners
         for last, _, end in places[place : place + most]:
             if last - first >= most:
                 break
-            own, form = (first, last + 1), text[begin:end]
-            yield Stretch(*own, form)
-            start, stop = _closed(partners, *own) if partners else own
-            if (start, stop) != own and stop - start <= most:
-                yield Stretch(start, stop, form)
+            one = Stretch(first, last + 1, text[begin:end])
+            yield one
+            if is_behind_one or one.end in partners:
+                closed = _closed(one, partners)
+                if closed is not one and closed.end - closed.start <= most:
+                    yield closed
 
 
-def _closed(partners: dict[int, int], start: int, end: int) -> tuple[int, int]:
-    """Beginning and end with the brackets right beside them whose partners are within."""
+def _closed(one: Stretch, partners: dict[int, int]) -> Stretch:
+    """A stretch with the brackets right beside it whose partners are within; the same where there are none."""
+    start, end, _ = one
     while start <= partners.get(end, -1) < end:
         end += 1
     while start <= partners.get(start - 1, -1) < end:
         start -= 1
-    return start, end
+    return one if (start, end) == one[:2] else one._replace(start=start, end=end)
 
 
 def _partners(doc: Doc) -> dict[int, int]:

@@ -89,8 +89,7 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
         self.session: TrainingSession | None = None
         self._loss: Loss | None = None  # that of the objective, with the origin that a session has fitted
         self.scorer = scorer
-        self._kb_lost: str | None = None  # why there is no KB
-        self._fingerprints: dict[str, str] = {}  # by kind, computed when they are asked for
+        self._kb_lost, self._fingerprints = None, {}
         set_extensions(self)
 
     def __setattr__(self, name: str, value: Any) -> None:

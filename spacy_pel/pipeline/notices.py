@@ -32,7 +32,8 @@ def warn_of_training(name: str) -> None:
 def warn_of_missing(name: str, kb: Any, fingerprints: Iterable[str]) -> None:
     """Warn where `kb` has entities without any vector of these fingerprints, which the component `name` cannot find by
     their vectors."""
-    indexes = [kb.entity_index(one) for one in fingerprints if one in kb.indexes]
+    there = kb.indexes  # asked for once: it looks whether the KB has changed
+    indexes = [there[one] for one in fingerprints if one in there]
     if not indexes or not min(index.n_missing for index in indexes):
         return
     found = reduce(np.union1d, (index.entities_now for index in indexes))

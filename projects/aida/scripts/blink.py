@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from spacy_pel.errors import PelError
 from spacy_pel.files.folders import new_folder
 from spacy_pel.models.inputs import MARKERS, add_markers
+from spacy_pel.models.no_code import reason
 
 PREFIXES = {"mention": "context_encoder.bert_model.", "entity": "cand_encoder.bert_model."}
 UNUSED = ("[unused0]", "[unused1]", "[unused2]")  # what BLINK writes in the place of [Ms], [Me] and [ENT]
@@ -59,7 +60,7 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     try:
         states: Any = torch.load(path, map_location="cpu", weights_only=True)
     except UNREAD as error:
-        raise PelError(f"{path} is no whole file of weights ({first_line(error)}): {origin} again") from error
+        raise PelError(f"{path} is no whole file of weights ({reason(error)}): {origin} again") from error
     if not isinstance(states, dict) or not all(isinstance(value, torch.Tensor) for value in states.values()):
         raise PelError(f"{path} holds no tensors by name: {origin}")
     return states
@@ -74,7 +75,7 @@ def read_tokenizer(bert: str) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(bert)
     except UNREAD as error:
-        raise PelError(f"--bert {bert} has no tokenizer ({first_line(error)}): name what BLINK began with") from error
+        raise PelError(f"--bert {bert} has no tokenizer ({reason(error)}): name what BLINK began with") from error
     if missing := [token for token in UNUSED if token not in tokenizer.vocab]:
         raise PelError(f"--bert {bert} has no token {missing[0]}: name what BLINK began with")
     return tokenizer
@@ -93,10 +94,6 @@ def filled(model: Any, own: dict[str, torch.Tensor], where: str, bert: str) -> A
     if left := [key for key in (*missing, *unknown) if "pooler" not in key and "position_ids" not in key]:
         raise PelError(f"{where}: not the weights of {bert}, which differ in {left[0]}: name what BLINK began with")
     return model
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ def read_checked(path: Path) -> faiss.Index:
 
 
 def write_index_file(index: faiss.Index, path: Path) -> None:
+    """Write an index to the file at `path`, whose name may not be UTF-8."""
     if _is_utf8(path):
         faiss.write_index(index, str(path))
     else:
@@ -82,6 +83,7 @@ def damage_named(path: Path) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
+    """What faiss says, without where in its code; the kind of error where it says nothing."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -111,6 +113,7 @@ def compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
 
 
 def refused_type(index_type: str, why: str) -> PelError:
+    """The error of an index type. why: what it cannot be, and the reason."""
     return PelError(f'--index-type "{index_type}" cannot be {why}; index again with another (`spacy pel index`).')
 
 
