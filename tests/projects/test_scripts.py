@@ -1123,6 +1123,10 @@ def test_a_reranker_is_not_trained_among_the_candidates_of_other_mentions(tmp_pa
     nlp, linker, *_ = make_pipeline(tmp_path / "assets" / "encoder", KnowledgeBase("assets/scores_kb"), lexical=None)
     linker.index(progress=False)
     nlp.to_disk(tmp_path / "retriever")
+    with pytest.raises(typer.BadParameter, match=r"_train\.jsonl is not there: run rerank-data"):
+        rerank.run("dual", Path("retriever"))
+    with pytest.raises(typer.BadParameter, match="metrics/scores/rerank has no run"):
+        rerank.table("scores")
     rerank.data(Path("retriever"), 3)
     found = srsly.read_json("metrics/scores/rerank/retriever.json")
     settings = rerank.own_settings("dual", 94, 0.0, 0, "scores")
@@ -1223,6 +1227,47 @@ def test_the_settings_of_a_run_and_its_data_are_noted_with_its_measures(tmp_path
     assert differ(first, noted()) == ["kb", "encoder", "corpus/dev.spacy"]
 
 
+@pytest.mark.parametrize("score", ["multi", "multi-0", "multi-x", "som-3", "dual-2", "nce"])
+def test_a_score_that_is_none_is_refused_before_anything_is_written(score):
+    with pytest.raises(typer.BadParameter, match="is none of dual, dual-nce, multi-M"):
+        script("scores", "hard_negatives").section_of(score)
+
+
+def test_corrected_draws_and_swept_shares_have_claims_of_their_own(tmp_path, monkeypatch):
+    scores = in_scores_project(tmp_path, monkeypatch)
+    with pytest.raises(typer.BadParameter, match="metrics/scores has no run"):
+        scores.table()
+    for score, p, recall in (("dual-nce", 0, 0.5), ("dual-nce", 50, 0.7), ("som", 0, 0.3), ("som", 25, 0.6)):
+        own = scores.settings_of(score, p, "sample", 94, 0.0, 0, "scores")
+        path = Path("metrics/scores") / scores.run_file(own)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        srsly.write_json(path, {**dict.fromkeys(scores.COLUMNS, recall), "n_mentions": 9, **own})
+    scores.table()
+    first, appendix = (tmp_path / "metrics" / "scores" / "table.md").read_text().split("appendix A")
+    assert first.count("recall@64, 94 steps, sample: Zhang & Stratos 2021, table 1") == 1
+    assert "| dual-nce: mixed > random | held: +20.0 points, one seed |" in first and "% hard > random" not in first
+    assert "| som: 25 % hard > random | held: +30.0 points, one seed |" in appendix
+
+
+def test_runs_of_a_table_leave_a_kept_linker_where_it_is(tmp_path, monkeypatch):
+    scores, folders = in_scores_project(tmp_path, monkeypatch), []
+    monkeypatch.setattr(scores, "train", lambda folder, *_: folders.append(folder.name) or 1.0)
+    monkeypatch.setattr(
+        scores, "command", lambda *_: folders and srsly.write_json(f"training/scores/{folders[-1]}/metrics.json", {})
+    )
+    for name in ("dual-50-0", "dual-50-4-0.0001-0"):
+        (tmp_path / "training" / "scores" / name).mkdir(parents=True)
+    scores.run("dual", 50, steps=94, keep=True)
+    scores.run_all("dual", "50", steps=4)
+    assert folders == ["dual-50-0", "dual-50-4-0.0001-0"]
+
+
+def test_what_fails_in_a_command_of_a_script_ends_it_without_a_traceback():
+    with pytest.raises(typer.Exit) as failed:
+        script("scores", "hard_negatives").command("pel", "no-such-command")
+    assert failed.value.exit_code == 2
+
+
 def test_a_kept_linker_of_other_settings_is_not_replaced(tmp_path, monkeypatch):
     scores, folder = script("scores", "hard_negatives"), tmp_path / "dual-50-0"
     monkeypatch.setattr(scores, "command", lambda *_: None)
@@ -1259,8 +1304,9 @@ def test_what_the_paper_found_held_or_did_not_or_is_open():
 
 
 def test_sum_of_max_is_held_against_every_score_that_it_is_said_to_be_ahead_of():
-    claims, kinds = script("scores", "hard_negatives").CLAIMS, ("random", "mixed", "hard")
-    assert all(f"{kind}: som > {score}" in claims for kind in kinds for score in ("dual", "multi-8", "poly-16"))
+    scores, kinds = script("scores", "hard_negatives"), ("random", "mixed", "hard")
+    assert all(f"{kind}: som > {score}" in scores.CLAIMS for kind in kinds for score in ("dual", "multi-8", "poly-16"))
+    assert all(f"{score}: {kind} > random" in scores.CLAIMS for score in scores.SCORES for kind in kinds[1:])
 
 
 def test_the_best_rates_are_kept(tmp_path, monkeypatch):

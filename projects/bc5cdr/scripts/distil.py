@@ -44,7 +44,8 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     config.to_disk(output / "distil.cfg")
     command = ["train", output / "distil.cfg", "--output", output, "--gpu-id", gpu_id]
-    subprocess.run([sys.executable, "-m", "spacy", *map(str, command)], check=True)
+    if code := subprocess.run([sys.executable, "-m", "spacy", *map(str, command)]).returncode:
+        raise typer.Exit(code)  # it has said why
 
 
 if __name__ == "__main__":

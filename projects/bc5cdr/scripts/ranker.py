@@ -76,7 +76,8 @@ def train(
     output.mkdir(parents=True, exist_ok=True)
     config.to_disk(output / "ranker.cfg")
     command = ["train", output / "ranker.cfg", "--output", output, "--gpu-id", gpu_id]
-    subprocess.run([sys.executable, "-m", "spacy", *map(str, command)], check=True)
+    if code := subprocess.run([sys.executable, "-m", "spacy", *map(str, command)]).returncode:
+        raise typer.Exit(code)  # it has said why
 
 
 @app.command()

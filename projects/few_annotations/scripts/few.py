@@ -183,7 +183,8 @@ def figure(
 
 
 def spacy(*arguments: object) -> None:
-    subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)], check=True)
+    if code := subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)]).returncode:
+        raise typer.Exit(code)  # it has said why
 
 
 if __name__ == "__main__":

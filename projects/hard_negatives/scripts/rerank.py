@@ -150,12 +150,12 @@ def run(
     """Train a reranker among the candidates, the right entity forced into them, and measure it on those of the
     development mentions as they are: metrics/NAME/rerank/SCORER-SEED.json. What is there, with these settings and of
     this data, is not run again."""
+    check_candidates(name)
     settings = own_settings(scorer, steps, rate, seed, name)
     run_name = f"{scorer}-{seed}"
     if is_there(metrics_of(name, run_name), settings):
         typer.echo(f"{run_name}: is there")
         return
-    check_candidates(name)
     folder = Path("training") / name / "rerank" / run_name
     config = joint_config(settings, retriever, name) if scorer in JOINTS else scorer_config(settings, name)
     seconds = train(folder, config, gpu_id)
@@ -190,6 +190,8 @@ def table(name: Data = "scores") -> None:
     recall@1 among all mentions, and among those whose entity is a candidate ("normalised"); and whether what the paper
     found held, each at its best steps and rate."""
     found: list[Any] = [srsly.read_json(path) for path in metrics_of(name, "x").parent.glob("*.json")]
+    if not found:
+        raise typer.BadParameter(f"{metrics_of(name, 'x').parent} has no run: run rerank-data and rerank first")
     parts = [part(list(group)) for _, group in groupby(sorted(found, key=retrieved), key=retrieved)]
     write(metrics_of(name, "x").with_name("table.md"), "\n".join(parts))
 
@@ -253,10 +255,12 @@ def check_candidates(name: str) -> None:
     """Check that what `data` wrote is of the mentions and of the KB that are there now.
 
     Raises:
-        BadParameter: It is of others.
+        BadParameter: It is of others, or not there.
     """
     kb, vocab = KnowledgeBase(kb_of(name)), spacy.blank("en").vocab
     for split in ("train", "dev"):
+        if not candidates_of(name, split).is_file():
+            raise typer.BadParameter(f"{candidates_of(name, split)} is not there: run rerank-data first")
         corpus, kept = corpus_of(name, split), kept_candidates(name, split)
         mentions = {mention_key(one.span) for one in gold_of(read_docs(corpus, vocab), kb)}
         ids = {id_ for own in kept.values() for id_ in own}

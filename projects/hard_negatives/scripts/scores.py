@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,7 @@ REGISTERED = {
     "poly": "PolyEncoder",
     "genpoly": "GeneralPoly",
 }
+NAME = re.compile("(dual|som)|(multi|poly|genpoly)-([1-9][0-9]*)")
 NCE = "dual-nce"  # the paper's dual-(10): its equation 10 corrects the bias of independent draws
 SCORES = ("dual", NCE, "multi-8", "som", "poly-16", "genpoly-16")
 ALL = ",".join(SCORES)
@@ -69,9 +71,7 @@ PUBLISHED = {  # recall@64 of ZESHEL's validation and test worlds (table 1), or 
 }
 KINDS = {p: kind for kind, p in SHARES.items()}
 CLAIMS = {
-    f"{score}: {KINDS.get(p, f'{p} % hard')} > random": Claim((score, p), ">", (score, 0))
-    for score, p in PUBLISHED
-    if p
+    f"{score}: {KINDS[p]} > random": Claim((score, p), ">", (score, 0)) for score, p in product(SCORES, KINDS) if p
 } | {
     f"{KINDS[p]}: {first} {sign} {second}": Claim((first, p), sign, (second, p))
     for first, sign, second in (
@@ -82,6 +82,9 @@ CLAIMS = {
         ("poly-16", "≈", "dual"),
     )
     for p in KINDS
+}
+SWEPT = {
+    f"{score}: {p} % hard > random": Claim((score, p), ">", (score, 0)) for score, p in PUBLISHED if p not in KINDS
 }
 
 app = typer.Typer(help=__doc__)
@@ -97,7 +100,7 @@ GPU = Annotated[int, typer.Option(help="-1: the CPU")]
 @app.command()
 def run(
     score: Annotated[str, typer.Argument(help=f"dual, {NCE}, multi-M, som, poly-M or genpoly-M")],
-    p: Annotated[int, typer.Option(help="Per cent of the negatives that are hard")] = 50,
+    p: Annotated[int, typer.Option(min=0, max=100, help="Per cent of the negatives that are hard")] = 50,
     draw: Draw = "sample",
     steps: Steps = 94,
     rate: Rate = 0.0,
@@ -108,7 +111,8 @@ def run(
 ) -> None:
     """Train, index, evaluate: metrics/NAME/SCORE-P-STEPS-RATE-SEED.json."""
     settings = settings_of(score, p, draw, steps, rate, seed, name)
-    folder, metrics = Path("training") / name / run_name(settings), Path("metrics") / name / run_file(settings)
+    metrics = Path("metrics") / name / run_file(settings)
+    folder = Path("training") / name / (run_name(settings) if keep else metrics.stem)
     seconds = train(folder, config_of(settings, name), gpu_id)
     command("pel", "index", folder / "model-last", kb_of(name), folder / "linker", "--gpu-id", gpu_id)
     raw = folder / "metrics.json"
@@ -174,6 +178,8 @@ def table(name: Data = "scores") -> None:
     the least and the greatest, beside what is published of ZESHEL; and whether what the paper found held, among cells
     of the same steps, each at its best rate."""
     found: list[Any] = [srsly.read_json(path) for path in (Path("metrics") / name).glob("*-*.json")]
+    if not found:
+        raise typer.BadParameter(f"metrics/{name} has no run: run scores or scores-all first")
     data = itemgetter("entities", "data")
     parts = [part(list(group)) for _, group in groupby(sorted(found, key=data), key=data)]
     write(Path("metrics") / name / "table.md", "\n".join(parts))
@@ -195,16 +201,18 @@ def part(found: list[Any]) -> str:
         cells = [one["score"], negatives, str(one["steps"]), f"{one['rate']:g}", f"{one['entities']:,}", str(len(runs))]
         cells += [over_seeds(key, [run[key] for run in runs]) for key in COLUMNS]
         what, recall = (one["score"], one["p"]), [run["recall_at_64"] for run in runs]
-        if one["score"] != NCE:
-            measured = trials.setdefault(tuple(one[key] for key in TRIAL), {})
-            measured[what] = max(measured.get(what, recall), recall, key=mean)
+        trial = tuple(one[key] for key in TRIAL)
+        measured = trials.setdefault(tuple(DRAWS[0] if part == IID else part for part in trial), {})
+        measured[what] = max(measured.get(what, recall), recall, key=mean)
         rows.append([*cells, " / ".join(f"{percent:.1f}" for percent in PUBLISHED.get(what, ())) or "–"])
     one = found[0]
     text = f"## {one['n_mentions']:,} mentions, {one['entities']:,} entities (data {one['data'][:DIGEST]})\n\n"
     text += markdown(rows)
     for (steps, draw, *_), measured in trials.items():
-        head = f"recall@64, {steps} steps, {draw}: Zhang & Stratos 2021, table 1"
-        text += f"\n{table_of_claims(head, CLAIMS, measured)}"
+        head = f"recall@64, {steps} steps, {draw}: Zhang & Stratos 2021"
+        text += f"\n{table_of_claims(f'{head}, table 1', CLAIMS, measured)}"
+        if any(p not in KINDS for _, p in measured):
+            text += f"\n{table_of_claims(f'{head}, appendix A', SWEPT, measured)}"
     return text
 
 
@@ -252,11 +260,10 @@ def config_of(settings: dict[str, Any], name: str) -> Config:
 
 def section_of(score: str) -> dict[str, Any]:
     """The section of a config for "dual", "multi-8", "som", …"""
-    kind, _, m = score.partition("-")
-    if score == NCE:
-        m = ""
-    if kind not in REGISTERED or bool(m) != (kind not in ("dual", "som")):
+    named = NAME.fullmatch("dual" if score == NCE else score)
+    if not named:
         raise typer.BadParameter(f"{score!r} is none of dual, {NCE}, multi-M, som, poly-M and genpoly-M")
+    kind, m = named[1] or named[2], named[3]
     return {"@architectures": f"spacy_pel.{REGISTERED[kind]}.v1", **({"m": int(m)} if m else {})}
 
 
@@ -327,7 +334,8 @@ def write(path: Path, text: str) -> None:
 
 
 def command(*arguments: object) -> None:
-    subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)], check=True)
+    if code := subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)]).returncode:
+        raise typer.Exit(code)  # it has said why
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ def spacy(*arguments: object) -> None:
 
 
 def python(*arguments: object) -> None:
-    subprocess.run([sys.executable, *map(str, arguments)], check=True)
+    if code := subprocess.run([sys.executable, *map(str, arguments)]).returncode:
+        raise typer.Exit(code)  # it has said why
 
 
 if __name__ == "__main__":

@@ -109,7 +109,8 @@ def rows(name: str, default: NameWeights, tuned: NameWeights | None) -> dict[str
 
 
 def python(*arguments: object) -> None:
-    subprocess.run([sys.executable, *map(str, arguments)], check=True)
+    if code := subprocess.run([sys.executable, *map(str, arguments)]).returncode:
+        raise typer.Exit(code)  # it has said why
 
 
 if __name__ == "__main__":
