@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 from thinc.api import Config
 
+SCORES = ("DualScore", "MultiVectorScore", "SumOfMax", "PolyEncoder", "GeneralPoly")
+OF_COSINES, WITH_M = SCORES[:2], ("MultiVectorScore", "PolyEncoder", "GeneralPoly")
 DUAL, FGSM, LAYERS = "DualScore", "spacy_pel.FGSM.v1", ("sum", "normalised")
-AUTO = "auto"
+AUTO, MINILM = "auto", "minilm"
 CROSS_ENTROPY = "spacy_pel.CrossEntropyLoss.v1"
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {  # similarity, loss
     "pb": ("cosine", {"@misc": "spacy_pel.ProxyLoss.v1"}),
@@ -50,13 +52,15 @@ def main(
 ) -> None:
     """Write CONFIG with these settings. Every other one stays; so does the similarity that goes with a loss."""
     choices = ((loss, LOSSES, "--loss"), (negatives, NEGATIVES, "--negatives"), (layer, LAYERS, "--layer"))
-    for given, known, hint in choices:
+    for given, known, hint in (*choices, (score, SCORES, "--score")):
         if given not in known:
             raise typer.BadParameter(f"{given}: choose of {', '.join(known)}", param_hint=hint)
-    try:
-        middle = origin if origin == AUTO else float(origin)
-    except ValueError:
-        raise typer.BadParameter(f"{origin}: a cosine, or {AUTO}", param_hint="--origin") from None
+    middle = origin if origin == AUTO else number(origin, f"a cosine, or {AUTO}", "--origin")
+    highest = RATES[loss] if rate == MINILM else number(rate or "0", f"a number, or {MINILM}", "--rate")
+    if m and score not in WITH_M:
+        raise typer.BadParameter(f"{score} has none: choose of {', '.join(WITH_M)}", param_hint="--m")
+    if LOSSES[loss][0] != "dot" and score not in OF_COSINES:
+        raise typer.BadParameter(f"{score} needs dot products: choose of ce, nce", param_hint="--loss")
     if (loss, negatives) == ("nce", "hard"):
         raise typer.BadParameter("nce draws them: choose of random, mixed, sampled", param_hint="--negatives")
     if (margin or middle) and loss != "pb":
@@ -73,17 +77,31 @@ def main(
     if score != DUAL:
         linker["model"]["score"] = {"@architectures": f"spacy_pel.{score}.v1", **({"m": m} if m else {})}
         linker["model"]["pooling"] = "cls"  # single tokens are scored
+        if score not in OF_COSINES:
+            linker["vectors"] = "entity"  # names have one vector each
     if layout:
         linker["layout"] = layout
     if rate:
         schedule: Any = changed["training"]["optimizer"]["learn_rate"]
-        schedule["initial_rate"] = RATES[loss] if rate == "minilm" else float(rate)
+        schedule["initial_rate"] = highest
     if not names:
         linker |= {"lexical": None, "resolve_abbreviations": False}
     output.parent.mkdir(parents=True, exist_ok=True)
     changed.to_disk(output)
     share = f" ({p} % hard)" if p >= 0 else ""
     typer.echo(f"{output}: {loss}, {n} {negatives} negatives{share}, FGSM {epsilon:g}, margin {margin:g}, {score}")
+
+
+def number(given: str, what: str, hint: str) -> float:
+    """The number that was given as an option.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    try:
+        return float(given)
+    except ValueError:
+        raise typer.BadParameter(f"{given}: {what}", param_hint=hint) from None
 
 
 def section_of(negatives: str, n: int, p: int, *, independent: bool) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def check_reads_names(model: Model) -> None:
             f"Names of a KB have one vector each, and {score_of(model).registered} compares a mention by several: set "
             '[components.pel_linker] vectors = "entity".'
         )
-    row_builder(model).check_reads_names()
+    model.attrs["row_settings"].check_reads_names()
 
 
 def stream_entities(model: Model, entities: Iterable[Entity], total: int, *, progress: bool) -> Iterator[np.ndarray]:

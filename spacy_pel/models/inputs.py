@@ -74,6 +74,18 @@ class RowSettings:
                 section, "context", self.context, 'leave it out: with mentions = "document" all of a window is read'
             )
 
+    def check_reads_names(self) -> None:
+        """Check that names can be read as mentions.
+
+        Raises:
+            PelError: Mentions are read from what a `transformer` pipe makes of Docs.
+        """
+        if self.mentions == LENT:
+            raise PelError(
+                "Names of a KB cannot be read with spacy_pel.TransformerListener.v1: its mentions are read by the "
+                'transformer pipe, in their Docs. Search with vectors = "entity", and tune on a corpus.'
+            )
+
 
 class RowBuilder:
     """Makes the token rows of mentions and entities.
@@ -130,25 +142,13 @@ class RowBuilder:
         a word piece gets a row too.
 
         Raises:
-            PelError: See `check_reads_names`.
+            PelError: See `RowSettings.check_reads_names`.
         """
-        self.check_reads_names()
+        self.settings.check_reads_names()
         if self.settings.mentions == "document":
             return rows_of_names(names, self._encoded, self.settings.mention_length, *self._cls, *self._sep)
         nothing = [*self._cls, *self._start, *self._end, *self._sep]
         return TokenRows.from_lists([self._window([], own.ids, []) or nothing for own in self._encoded(names)])
-
-    def check_reads_names(self) -> None:
-        """Check that names can be read as mentions.
-
-        Raises:
-            PelError: Mentions are read from what a `transformer` pipe makes of Docs.
-        """
-        if self.settings.mentions == LENT:
-            raise PelError(
-                "Names of a KB cannot be read with spacy_pel.TransformerListener.v1: its mentions are read by the "
-                'transformer pipe, in their Docs. Search with vectors = "entity", and tune on a corpus.'
-            )
 
     def _encoded(self, texts: Iterable[str]) -> list[Any]:
         return self._backend.encode_batch(list(texts), add_special_tokens=False)

@@ -12,6 +12,7 @@ from spacy.language import Language
 from thinc.api import Model
 
 from ..checks import refused
+from ..kb.kinds import ENTITY
 from .linker import PelLinker
 from .settings import SETTINGS, Lexical, LinkSettings, Threshold, Vectors
 
@@ -89,6 +90,7 @@ def make_linker(
     given = locals()
     settings = LinkSettings(**{key: given[key] for key in SETTINGS})
 
+    from ..models.encoding import check_reads_names
     from ..training.objective import Objective
 
     objective = Objective(loss, adversarial, negatives, layout, mask_names, freeze_entities, distillation)
@@ -96,4 +98,6 @@ def make_linker(
         advice = 'make it a section with "@architectures": "spacy_pel.BiEncoder.v1"'
         raise refused(f"[components.{name}]", "model", model.name, advice)
     objective.check_similarity(model, name)
+    if settings.vectors != ENTITY:
+        check_reads_names(model)
     return PelLinker(nlp.vocab, model, name, objective=objective, settings=settings, scorer=scorer)

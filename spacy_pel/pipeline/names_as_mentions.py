@@ -16,7 +16,6 @@ from ..kb.kinds import ENTITY, NAMES
 from ..kb.names.normal_form import distinct_names, normalized
 from ..kb.several import Vectors
 from ..mentions.gold import GoldMention
-from ..models.bi_encoder import row_builder
 from ..models.encoding import UNREADABLE, encode_entities, encode_names, encode_spans, similarities
 from ..search import parts
 from ..tuning.held_out import without_entities, without_name
@@ -61,7 +60,7 @@ def find_for_names(
     Raises:
         PelError: The linker reads no names.
     """
-    row_builder(linker.model).check_reads_names()
+    linker.model.attrs["row_settings"].check_reads_names()
     kb, rng = linker.kb, np.random.default_rng(seed)
     allowed = linker.settings.allowed_for("")
     rows = None if allowed is None else kb.rows_allowed(allowed)

@@ -645,6 +645,22 @@ def test_every_config_of_a_bi_encoder_can_be_varied(path, tmp_path):
             vary.main(path, tmp_path / "varied.cfg", loss="ce", **given)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"score": "Foo"}, "Foo: choose of DualScore, MultiVectorScore, "),
+        ({"score": "SumOfMax"}, "SumOfMax needs dot products: choose of ce, nce"),
+        ({"score": "SumOfMax", "loss": "ce", "m": 3}, "SumOfMax has none: choose of MultiVectorScore, "),
+        ({"rate": "fast"}, "fast: a number, or minilm"),
+        ({"origin": "left"}, "left: a cosine, or auto"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused_before_a_config_is_written(options, said, tmp_path):
+    with pytest.raises(typer.BadParameter, match=said):
+        script("vary", "shared").main(CONFIGS[0], tmp_path / "varied.cfg", **options)
+    assert not (tmp_path / "varied.cfg").exists()
+
+
 def varied(path: Path, output: Path, **options):
     """What the linker of a config learns from, once it is varied so."""
     script("vary", "shared").main(path, output, **options)
