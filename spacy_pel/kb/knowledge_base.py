@@ -166,7 +166,11 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self.records.get_many(ids)
 
     def entities(self) -> Iterator[Entity]:
-        """Every entity in row order, streamed."""
+        """Every entity in row order, streamed. The KB may change meanwhile: what is added then is not among them.
+
+        Raises:
+            PelError: At the end, where one that was changed before it was read may be missing.
+        """
         self._notice_changes()
         return self.records.entities()
 

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,47 @@ def test_rows_and_ids_in_batches(tmp_path):
     for row in (-2, 2500):
         with pytest.raises(IndexError, match=str(row)):
             kb.ids(np.array([0, row]))
+
+
+def test_entities_that_are_updated_as_they_are_read_come_once(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", numbered(1000))
+    read = []
+    for entity in kb.entities():
+        read.append(entity.id)
+        if len(read) <= 3:
+            kb.update([Entity(entity.id, entity.name, aliases=("new",))])
+    assert read == [entity.id for entity in numbered(1000)]
+    assert list(kb)[:1] == read[3:4] and list(kb)[-3:] == read[:3]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_whole"),
+    [
+        (lambda kb: kb.add([Entity("new", "new")]), True),
+        (lambda kb: kb.remove(["C0000999"]), True),
+        (lambda kb: kb.update([Entity("C0000003", "new")]), True),
+        (lambda kb: kb.update([Entity("C0000950", "new")]), False),
+    ],
+)
+@pytest.mark.parametrize("scan", [KnowledgeBase.entities, KnowledgeBase.__iter__])
+def test_a_change_that_another_makes_as_a_kb_is_read_loses_no_entity_in_silence(tmp_path, scan, change, is_whole):
+    kb = KnowledgeBase.create(tmp_path / "kb", numbered(1800))
+    reading = scan(kb)
+    next(reading)
+    change(KnowledgeBase(kb.path))
+    with nullcontext() if is_whole else pytest.raises(PelError, match="has changed while it was read"):
+        assert len(list(reading)) >= 1798
+    assert len(list(scan(kb))) == len(kb)
+
+
+def test_a_kb_that_is_compacted_as_it_is_read_is_refused(tmp_path):
+    kb = KnowledgeBase.create(tmp_path / "kb", numbered(1800))
+    kb.remove(["C0000001"])
+    reading = kb.entities()
+    next(reading)
+    kb.compact()
+    with pytest.raises(PelError, match="has changed while it was read"):
+        list(reading)
 
 
 @pytest.mark.parametrize(

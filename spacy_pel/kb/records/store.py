@@ -335,9 +335,20 @@ class RecordStore:
         return [*problems, *(f'{self.path}: the table "{one}" is not as spacy-pel has written it' for one in changed)]
 
     def _scan(self, columns: str) -> Iterator[tuple]:
+        """All records, no entity twice: what changes meanwhile gets a row behind those that are read.
+
+        Raises:
+            PelError: At the end, where an entity may have moved there before it was read.
+        """
         query = f"SELECT {columns} FROM entities WHERE row >= ? AND row < ? ORDER BY row"
-        for start in range(0, self.meta["rows"], PARAMETERS):
-            yield from self._fetch(query, (start, start + PARAMETERS))
+        before, n_read = self.latest_meta(), 0
+        for start in range(0, before["rows"], PARAMETERS):
+            batch = self._fetch(query, (start, min(start + PARAMETERS, before["rows"])))
+            n_read += len(batch)
+            yield from batch
+        has_moved = any(self.latest[key] != before[key] for key in ("rows", "numbering"))
+        if has_moved and n_read != before["counts"]["entities"]:
+            raise PelError(f"{self.path}: has changed while it was read, and entities may be missing; repeat.")
 
     def _entity(self, record: tuple) -> Entity:
         try:
