@@ -21,10 +21,10 @@ def read_obo(path: Path, *, id_prefix: str = "", scopes: Sequence[str] = ("EXACT
     """Stream the terms of a file in OBO 1.2 or 1.4 (or a .gz of one), but for those that are obsolete or have no name.
 
     `aliases` are the synonyms whose scope is one of `scopes` and relational adjectives ("cardiac" of the heart, as
-    UBERON has them), `types` the namespace. Ids that a term calls alternative,
-    and those of obsolete terms with a `replaced_by`, are retired in favour of it, or of what has taken its place in
-    turn. A broken line is left out with a
-    warning, but for the text that it begins with; so is a term that has the id of another.
+    UBERON has them), `types` the namespace. Ids that a term calls alternative, and those of obsolete terms with a
+    `replaced_by`, their alternative ones too, are retired in favour of it, or of what has taken its place in turn. A
+    broken line is left out with a warning, but for the text that it begins with; so is a term that has the id of
+    another.
 
     Args:
         path: The file.
@@ -110,7 +110,7 @@ class _Terms:
             raise PelError("the term has no id; give it one")
         if term.last("is_obsolete"):
             self._skipped["terms that are obsolete"] += 1
-            self._retire([id], term["replaced_by"])
+            self._retire([id, *term["alt_id"]], term["replaced_by"])
         elif not name:
             self._skipped["terms without a name"] += 1
         elif own := self._id(id, term["xref"]):

@@ -25,12 +25,13 @@ ID = r"(?!https?://\S*\\)(?:[^\s\\{]|\\.)[^\s\\{]*(?:\\.[^\s\\{]*)*"  # a URL th
 XREF = rf'(?:[^\s\\,\]{{"]|\\.)[^\s\\,\]{{"]*(?:\\.[^\s\\,\]{{"]*)*(?:\s+{QUOTED})?'
 XREFS = rf"\[\s*(?:{XREF}(?:\s*,\s*{XREF})*\s*)?\]"
 QUALIFIERS = rf'\{{[^"{{}}]*(?:{QUOTED}[^"{{}}]*)*\}}'
+KEYED = r'(?=\{\s*(?:[^\s="{}]+\s*=|\}))'  # tells qualifiers from the braces of a name: "poly{1-hexane}"
 END = rf"\s*(?:{QUALIFIERS}\s*)?(?:!.*)?"
 
 text = re.compile(TEXT)
 definition = re.compile(rf"{TEXT}\s*{XREFS}{END}")
 synonym = re.compile(rf"{TEXT}\s*({'|'.join(SCOPES)})(?:\s+[^\s\[]+)?\s*{XREFS}{END}")
-unquoted = re.compile(rf"([^\\!{{]*(?:\\.[^\\!{{]*)*)(?:{QUALIFIERS}\s*)?(?:!.*)?")
+unquoted = re.compile(rf"([^\\!{{]*(?:\\.[^\\!{{]*)*)(?:{KEYED}{QUALIFIERS}\s*)?(?:!.*)?")
 adjective = re.compile(rf"(?:{ADJECTIVE}|UBPROP:0000007)\s+{TEXT}")
 one_id = re.compile(rf"({ID}){END}")
 one_xref = re.compile(rf"({ID})(?:\s+{QUOTED})?{END}")

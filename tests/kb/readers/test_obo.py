@@ -119,9 +119,9 @@ def test_an_xref_as_id(tmp_path):
 
 
 def test_alternative_and_replaced_ids_are_retired(tmp_path):
-    records = read_obo(write(tmp_path, FEVER, OBSOLETE))
+    records = read_obo(write(tmp_path, FEVER, OBSOLETE, "alt_id: HP:0008665\n"))
     kb = KnowledgeBase.create(tmp_path / "kb", records, retired=records.retired)
-    assert kb.successors(["HP:0001955", "HP:0000057"]) == dict.fromkeys(["HP:0001955", "HP:0000057"], "HP:0001945")
+    assert kb.successors() == dict.fromkeys(["HP:0001955", "HP:0000057", "HP:0008665"], "HP:0001945")
 
 
 def test_what_is_replaced_by_what_is_replaced_is_followed(tmp_path):
@@ -195,6 +195,18 @@ is_obsolete: false
     definition = 'A\nbone, "hard" one.'
     assert bone == Entity("X:1", "bone {really} !", ("os", "ossum"), ("two words",), definition, xrefs, "X")
     assert not warned
+
+
+@pytest.mark.parametrize("braces", ["{}", "{ }", '{source="Y:1", n="1"}', "{ n = 1 } ! a comment"])
+def test_qualifiers_behind_a_name_are_no_part_of_it(tmp_path, braces):
+    (bone,), warned = read_all(read_obo(write(tmp_path, f"[Term]\nid: X:1\nname: bone {braces}\n"), strict=True))
+    assert bone.name == "bone" and not warned
+
+
+@pytest.mark.parametrize("name", ["poly{ethylene}", "N-{[4-(x)]amino}", "6,6'-di{1-[(1R)-1-ethyl]-beta-D}", "a {b"])
+def test_braces_in_a_name_are_read_with_a_warning(tmp_path, name):
+    (term,), warned = read_all(read_obo(write(tmp_path, f"[Term]\nid: X:1\nname: {name}\n")))
+    assert term.name == name and "hp.obo:5: is not OBO (expected `name: text`)" in warned[0]
 
 
 def test_five_broken_lines_are_named_and_all_counted(tmp_path):
