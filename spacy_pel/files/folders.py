@@ -41,6 +41,8 @@ def new_folder(path: Path) -> Iterator[Path]:
         PelError: Another process is writing a folder to be at `path`, or none can be made there.
     """
     path = _target(path)
+    if path.is_mount():
+        raise PelError(f"{path}: is a mount point and cannot be replaced; name a folder in it.")
     _make(path.parent, path)
     for other in _siblings(path, "new"):
         with locked(other) as abandoned:

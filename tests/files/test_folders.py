@@ -89,6 +89,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch, denied):
             write(place)
 
 
+def test_a_mount_point_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    KnowledgeBase.create(tmp_path / "kb", [Entity("a", "first")]).close()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "kb")
+    (tmp_path / "link").symlink_to("kb")
+    for name in ("kb", "link"):
+        with pytest.raises(PelError, match="kb: is a mount point and cannot be replaced; name a folder in it"):
+            KnowledgeBase.create(tmp_path / name, iter(lambda: pytest.fail("was read"), None), overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["kb", "link"] and list(KnowledgeBase(tmp_path / "kb")) == ["a"]
+
+
 def test_two_builds_of_one_kb(tmp_path):
     def entities():
         yield Entity("a", "first")
