@@ -37,8 +37,8 @@ def build_kb(
 
     SOURCE is a file, plain or .gz; for umls the META folder of a release, for mesh also a folder with NLM's desc*.xml
     and supp*.xml, for zeshel also a folder of worlds. Options that take several values take them with commas or
-    repeated. A record that is not right is left out with a warning; more than 1 % of them are an error, and a broken
-    line of an OBO file costs that line only.
+    repeated, and one that has a comma within in double quotes. A record that is not right is left out with a warning;
+    more than 1 % of them are an error, and a broken line of an OBO file costs that line only.
 
     Example: python -m spacy pel build-kb mesh.jsonl kb --source MeSH --release 2025
 

@@ -1,11 +1,13 @@
 """A vocabulary as every command reads it: the same options, for entity records in any format or a KB that is built."""
 
+import csv
 import inspect
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -163,12 +165,16 @@ def is_pipeline(path: Path) -> bool:
 
 
 def _quoted(value: str | list[str]) -> str:
-    return shlex.quote(value if isinstance(value, str) else ",".join(split_values(value)))
+    if isinstance(value, str):
+        return shlex.quote(value)
+    return shlex.quote(",".join(f'"{part}"' if "," in part else part for part in split_values(value)))
 
 
 def split_values(values: Several) -> list[str]:
-    """The values of an option that may be repeated and may hold several, with commas between them."""
-    return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
+    """The values of an option that may be repeated and may hold several, with commas between them. One with a comma
+    within stands in double quotes."""
+    given = chain.from_iterable(csv.reader(value.splitlines(), skipinitialspace=True) for value in values or ())
+    return [part.strip() for parts in given for part in parts if part.strip()]
 
 
 def print_skipped(skipped: Counter[str]) -> None:

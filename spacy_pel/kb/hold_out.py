@@ -59,4 +59,7 @@ class HoldOut:
             else:
                 yield entity
         if unknown := sorted(self.types - seen):
-            raise PelError(f'--hold-out-types: no entity has the type "{unknown[0]}"; see the types with --dry-run.')
+            raise PelError(
+                f'--hold-out-types: no entity has the type "{unknown[0]}"; see the types with --dry-run, and write one '
+                "that has a comma within in double quotes, as in '\"A, B\"'."
+            )

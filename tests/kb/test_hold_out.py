@@ -47,6 +47,26 @@ def test_a_share_that_is_none(share):
         HoldOut(share)
 
 
+def test_a_type_with_commas_stands_in_double_quotes(tmp_path):
+    types = {"A": ["Technology, Industry, and Agriculture"], "B": ["Diseases"], "C": ["Technology"]}
+    records = (json.dumps({"id": id, "name": f"name {id}", "types": own}) + "\n" for id, own in types.items())
+    (tmp_path / "kb.jsonl").write_text("".join(records))
+    for number, (given, left) in enumerate(
+        [
+            ('"Technology, Industry, and Agriculture", Diseases', {"C"}),
+            ('Diseases,"Technology, Industry, and Agriculture"', {"C"}),
+            ("Diseases, Technology", {"A"}),
+        ]
+    ):
+        out = tmp_path / f"kb{number}"
+        result = CliRunner().invoke(
+            pel_app, ["build-kb", str(tmp_path / "kb.jsonl"), str(out), "--hold-out-types", given]
+        )
+        assert result.exit_code == 0 and set(KnowledgeBase(out)) == left, result.output
+    with pytest.raises(PelError, match="in double quotes, as in '\"A, B\"'"):
+        kept(HoldOut(types=frozenset({"T1", "Agriculture"})))
+
+
 def test_build_kb(tmp_path):
     records = "".join(json.dumps({"id": e.id, "name": e.name, "types": e.types}) + "\n" for e in ENTITIES[:300])
     (tmp_path / "kb.jsonl").write_text(records)
