@@ -201,4 +201,4 @@ def _opened(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
         yield sys.stdin.buffer, None
         return
     with opened(source) as file:
-        yield file, None if source.suffix == ".gz" else source.stat().st_size
+        yield file, None if source.suffix.lower() == ".gz" else source.stat().st_size

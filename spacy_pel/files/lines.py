@@ -20,12 +20,12 @@ BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)  # what reading a file ra
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of the file at `path`, unpacked if its name ends in ".gz".
+    """The bytes of the file at `path`, unpacked if its name ends in ".gz", in letters of any case.
 
     Raises:
         PelError: The file is no gzip file, or only the beginning of one.
     """
-    if path.suffix != ".gz":
+    if not _is_packed(path):
         with path.open("rb") as file:
             yield file
         return
@@ -75,5 +75,9 @@ def decoded(line: bytes) -> str:
 
 
 def unpacked_suffix(path: Path) -> str:
-    """The suffix of `path` without the ".gz"."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    """The suffix of `path` without the ".gz", in small letters."""
+    return (path.with_suffix("") if _is_packed(path) else path).suffix.lower()
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"

@@ -51,9 +51,9 @@ def linked_texts(path: Path, vocab: Vocab, spans_key: str | None) -> Iterator[li
     Raises:
         PelError: It has another suffix, or a line or row is no linked text; with file and line.
     """
-    if path.suffix == PARQUET:
+    if path.suffix.lower() == PARQUET:
         return _of_rows(path)
-    if path.suffix == SUFFIX:
+    if path.suffix.lower() == SUFFIX:
         return (_of_doc(doc, spans_key) for doc in read_docs(path, vocab))
     if unpacked_suffix(path) == LINES:
         return _of_lines(path)

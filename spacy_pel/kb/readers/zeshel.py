@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ def _files(path: Path, worlds: Sequence[str]) -> list[Path]:
 
 
 def _world(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(".json")
+    return re.sub(r"(\.json)?(\.gz)?$", "", path.name, count=1, flags=re.IGNORECASE)
 
 
 def _stream(files: Sequence[Path], skipped: Counter[str], strict: bool) -> Iterator[Entity]:

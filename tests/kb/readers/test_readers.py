@@ -1,11 +1,13 @@
 """What holds for every reader: options, gzip, names that are too long, scispaCy's own format."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 from on_disk import write_lines
 
 from spacy_pel.errors import PelError
+from spacy_pel.files.lines import unpacked_suffix
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers import READERS, read
@@ -46,6 +48,19 @@ def test_gzip(tmp_path, format):
     path.write_text(texts[format])
     with pytest.raises(PelError, match=r"kb\.gz: is not a whole gzip file .*; download it again"):
         list(read(format, path))
+
+
+@pytest.mark.parametrize("name", ["kb.CSV", "kb.Tsv", "kb.csv.GZ", "kb.TSV.Gz", "kb.JSONL", "kb.OBO.gz"])
+def test_the_case_of_a_suffix_does_not_matter(tmp_path, name):
+    texts = {
+        ".csv": "id,name\nD1,Fever\n",
+        ".tsv": "id\tname\nD1\tFever\n",
+        ".jsonl": '{"id": "D1", "name": "Fever"}\n',
+        ".obo": "[Term]\nid: D1\nname: Fever\n",
+    }
+    text = texts[unpacked_suffix(Path(name))].encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.lower().endswith(".gz") else text)
+    assert [(entity.id, entity.name) for entity in read(None, tmp_path / name)] == [("D1", "Fever")]
 
 
 def test_names_of_10000_characters_are_left_out_and_counted(tmp_path):
