@@ -22,6 +22,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.kb.index.on_disk import copy_files
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+from spacy_pel.kb.verify import verify
 
 
 def numbered(n: int) -> list[Entity]:
@@ -272,6 +273,28 @@ def test_a_folder_that_cannot_be_written_is_named(indexed, vectors, monkeypatch,
         else:
             indexed.index([vectors], dim=8, metric="cosine", fingerprint="def")
     assert answers(KnowledgeBase(indexed.path), vectors) == before
+
+
+def test_a_replaced_file_that_cannot_be_removed_stops_no_change(indexed, vectors, monkeypatch):
+    monkeypatch.setattr("spacy_pel.kb.names.tables.MOST_NAMES", 1)
+    indexed.compact()
+    unlink = Path.unlink
+
+    def mapped_elsewhere(path, missing_ok=False):
+        if path.name.startswith(("vectors-", "owners-", "grams-")) and path.suffix != ".part":
+            raise PermissionError(errno.EACCES, "being used by another process", str(path))
+        unlink(path, missing_ok)
+
+    before = contents(indexed.path)
+    with monkeypatch.context() as windows:
+        windows.setattr(Path, "unlink", mapped_elsewhere)
+        indexed.index([-vectors], dim=8, metric="cosine", fingerprint="abc")
+        indexed.remove(["5"])
+        indexed.compact()
+        assert before.keys() < contents(indexed.path).keys()
+        assert len(KnowledgeBase(indexed.path)) == 4 and verify(indexed) == []
+    indexed.remove(["D001241"])
+    assert len([name for name in contents(indexed.path) if "vectors-" in name or "grams-" in name]) == 2
 
 
 def test_index_refuses_an_unknown_metric(kb, vectors):

@@ -121,7 +121,8 @@ def write_again(
 
 
 def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
-    """Remove the files of indexes that `records` do not name: replaced ones, and what killed processes left.
+    """Remove the files of indexes that `records` do not name: replaced ones, and what killed processes left. Those that
+    this process may not remove, or that Windows keeps for who has them mapped, stay for a later change.
 
     Raises:
         PelError: A folder for them is a link, and leads to what may be another's.
@@ -132,7 +133,8 @@ def remove_others(folder: Path, records: Mapping[str, IndexRecord]) -> None:
     for pattern in ("vectors-*", f"{FOLDER}/*/vectors-*", f"{FOLDER}/*/owners-*"):
         for path in folder.glob(pattern):
             if path not in named:
-                path.unlink()
+                with suppress(PermissionError):
+                    path.unlink()
     for empty in (*folder.glob(f"{FOLDER}/*"), folder / FOLDER):
         with suppress(OSError):
             empty.rmdir()

@@ -88,7 +88,8 @@ def is_there(folder: Path, record: NamesRecord) -> bool:
 
 
 def remove_others(folder: Path, record: FileRecord | None) -> None:
-    """Remove the files of names but for the one of `record`: replaced ones, and what killed processes left.
+    """Remove the files of names but for the one of `record`: replaced ones, and what killed processes left. Those that
+    cannot be removed now stay for a later change, as those of indexes do.
 
     Raises:
         PelError: The folder for them is a link, and leads to what may be another's.
@@ -97,7 +98,8 @@ def remove_others(folder: Path, record: FileRecord | None) -> None:
     refuse_link(place)
     for path in place.glob("grams-*"):
         if record is None or path != folder / record["name"]:
-            path.unlink()
+            with suppress(PermissionError):
+                path.unlink()
     with suppress(OSError):
         place.rmdir()
 
