@@ -182,8 +182,9 @@ class EntityIndex:
             threads: Threads to use; None: as many as faiss takes.
 
         Returns:
-            Scores (q, k) float32 and rows (q, k) int64, best first, of equal scores the lower row first. Row -1 with
-            score -inf fills up where there are fewer than `k`.
+            Scores (q, k) float32 and rows (q, k) int64, best first, of equal scores the lower row first; which of
+            several that are equal at the `k`-th place are among them is left to faiss. Row -1 with score -inf fills up
+            where there are fewer than `k`.
 
         Raises:
             PelError: The queries have other dimensions, or the index is no longer in the KB.

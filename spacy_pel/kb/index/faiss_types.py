@@ -37,6 +37,7 @@ INNER = ("base_index", "refine_index", "index", "quantizer", "storage")  # where
 READ_FROM = tuple(name for name in INNER if name != "base_index")  # of which what is kept for vectors may be read again
 COMPARING = ("refine_index", "storage")  # what is asked for single products
 MOST_VISITED = 1 << 16
+LAYERED = 3  # sums of links that the layers of a graph have at least, unless faiss ends the process as it adds vectors
 MOST_DEEPER = 1_000  # times k candidates that are scored again
 
 
@@ -55,6 +56,8 @@ def check_types(index: faiss.Index) -> None:
             raise ValueError(f"{type(part).__name__} is no kind of index that a KB is searched with")
         for name in COMPARING:
             _check_comparing(getattr(part, name, None))
+        if isinstance(part, faiss.IndexHNSW) and part.hnsw.cum_nneighbor_per_level.size() < LAYERED:
+            raise ValueError("its graph needs at least 2 links for each vector")
     for part, _, _ in _parts(index, READ_FROM):
         if isinstance(part, faiss.IndexIVFPQFastScan):
             raise ValueError(

@@ -176,8 +176,10 @@ class VectorIndex(ABC):
             threads: Threads to use; None: as many as faiss takes.
 
         Returns:
-            Scores (q, k) float32 and numbers (q, k) int64, best first, of equal scores the lower number first. Where
-            there are fewer than `k`, the rest is number -1 with score -inf.
+            Scores (q, k) float32 and numbers (q, k) int64, best first, of equal scores the lower number first. Which of
+            several that are equal at the `k`-th place are among them is left to faiss, and equal vectors may differ in
+            the last bit of their scores where there are many queries. Where there are fewer than `k`, the rest is
+            number -1 with score -inf.
 
         Raises:
             PelError: The queries have other dimensions.

@@ -196,6 +196,9 @@ def test_an_index_type_that_cannot_be_built_is_named(clustered, tmp_path, index_
     [
         ("HNSW8,PQ4x4", "cannot be built for these vectors: it is a faiss IndexHNSWPQ of distances"),
         ("IVF0,Flat", "cannot be searched: it visits 0 of 0 cells"),
+        ("HNSW0", "cannot be built for these vectors: its graph needs at least 2 links"),
+        ("HNSW1,SQ8", "cannot be built for these vectors: its graph needs at least 2 links"),
+        ("IVF4_HNSW1,Flat", "cannot be built for these vectors: its graph needs at least 2 links"),
     ],
 )
 def test_an_index_type_that_cannot_be_searched_is_not_written(clustered, tmp_path, index_type, message):
