@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import PelError
+from ..visible import visible
 
 
 class UnknownId(PelError, KeyError):
@@ -23,7 +24,7 @@ class UnknownId(PelError, KeyError):
         return type(self), self._named
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return visible(str(self.args[0]))
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..errors import PelError
 
 NIL = "NIL"  # what a mention that the KB has no entity for is linked to
 NO_ENTITY = ("", NIL)  # ids of spans that are not linked to any
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Entity:
     type_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not type(self.aliases) is type(self.types) is type(self.xrefs) is type(self.type_names) is tuple:
+            self._take_tuples()
         try:
             self._check()
         except (TypeError, UnicodeEncodeError) as error:  # asking for the type of each text would take as long again
@@ -65,6 +69,13 @@ class Entity:
         if self.type_names and len(self.type_names) != len(self.types):
             raise PelError(f'"{self.id}" has {len(self.types)} types and {len(self.type_names)} names; name each type')
 
+    def _take_tuples(self) -> None:
+        """Keep tuples of what was given as lists or the like, so that the entity equals the one that a KB has of it."""
+        for key in ("aliases", "types", "xrefs", "type_names"):
+            value = getattr(self, key)
+            if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+                object.__setattr__(self, key, tuple(value))
+
     @property
     def concept_id(self) -> str:
         """The `id`, as scispaCy calls it."""
@@ -80,18 +91,32 @@ def _of_another_type(entity: Entity) -> PelError:
     """The error that names the first field of `entity` that is not what it should be."""
     named = f'the entity "{entity.id}" ({entity.name}):'
     for key in ("id", "name", "definition", "source"):
-        if not _is_text(value := getattr(entity, key)):
+        if not is_text(value := getattr(entity, key)):
             return PelError(f"{named} its {key} is {shown(value)}; make it a string")
     for key in ("aliases", "types", "xrefs", "type_names"):
         value = getattr(entity, key)
-        if not isinstance(value, Iterable) or not all(map(_is_text, value)):
+        if not isinstance(value, Iterable) or not all(map(is_text, value)):
             return PelError(f'{named} its {key} are {shown(value)}; make them a tuple of strings, such as ("MS",)')
     return PelError(f"{named} its fields are no texts; make them strings")
 
 
-def _is_text(value: object) -> bool:
-    """Whether `value` is a string without half of a surrogate pair."""
-    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
+def is_text(value: object) -> bool:
+    """Whether `value` is a string without half of a surrogate pair, as all in a KB are."""
+    return isinstance(value, str) and not SURROGATE.search(value)
+
+
+def each_given(entities: Any) -> Iterator[Entity]:
+    """`entities` as they stream by.
+
+    Raises:
+        PelError: One is no entity, or they are not several.
+    """
+    if not isinstance(entities, Iterable):
+        raise _no_entities(f"{named(entities)} is no list of entities")
+    for one in entities:
+        if not isinstance(one, Entity):
+            raise _no_entities(f"{named(one)} is no entity")
+        yield one
 
 
 def entities_given(entities: Any) -> list[Entity]:
@@ -106,5 +131,9 @@ def entities_given(entities: Any) -> list[Entity]:
         what = "an empty list is no list of entities" if not found else f"{named(entities)} is no list of entities"
         if wrong and len(found) > 1:
             what = f"{named(wrong[0])} is no entity"
-        raise PelError(f'{what}; give some, such as [Entity("C01", "Aspirin")].')
+        raise _no_entities(what)
     return found
+
+
+def _no_entities(what: str) -> PelError:
+    return PelError(f'{what}; give some, such as [Entity("C01", "Aspirin")], or those of a KB, kb.entities().')

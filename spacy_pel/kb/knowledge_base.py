@@ -18,7 +18,7 @@ from ..files.temporary import TemporaryFolder
 from .allowed import Allowed
 from .changes import compact, index, put
 from .damage import UnknownId
-from .entity import Entity, entities_given
+from .entity import Entity, entities_given, is_text
 from .index.edits import PendingEdits
 from .index.entity_index import EntityIndex
 from .index.indexes import Indexes, NewVectors
@@ -86,7 +86,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         source: str = "",
         release: str = "",
         licence: str = "",
-        retired: Iterable[tuple[str, str]] = (),
+        retired: Iterable[tuple[str, str]] | Mapping[str, str] = (),
         overwrite: bool = False,
     ) -> KnowledgeBase:
         """Build a KB folder without vectors and open it. It appears at once, or not at all.
@@ -97,7 +97,8 @@ class KnowledgeBase(Mapping[str, Entity]):
             source: A note kept in `meta`, as are `release` and `licence`.
             release: Of the source.
             licence: Of the source.
-            retired: (old id, successor) pairs, read after the entities. Those whose successor is an entity are kept.
+            retired: (old id, successor) pairs, or a dict of them, read after the entities. Those whose successor is an
+                entity are kept.
             overwrite: Replace a KB that is there already.
 
         Raises:
@@ -156,7 +157,7 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self.records.all_ids()
 
     def __getitem__(self, id: str) -> Entity:
-        entity = self.records.get(id) if isinstance(id, str) else None
+        entity = self.records.get(id) if is_text(id) else None
         if entity is None:
             raise UnknownId(self.path, id)
         return entity

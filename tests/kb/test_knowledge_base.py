@@ -74,6 +74,21 @@ def test_mapping(kb, entities):
     assert kb == kb and kb != KnowledgeBase(kb.path) and len({kb}) == 1
 
 
+def test_half_a_surrogate_pair_is_in_no_kb(kb):
+    half = "D\udcff"  # what the shell's $'D\xff' comes as
+    assert half not in kb and kb.get(half) is None
+    assert list(kb.get_many([half, "5"])) == ["5"] and kb.rows([half, "5"]) == {"5": 3} and kb.successors([half]) == {}
+    for look_up, message in (
+        (lambda: kb[half], r'no entity has the id "D\\xff"'),
+        (lambda: kb.remove(["5", half]), r'"D\\xff" is not in the KB; nothing was changed'),
+        (lambda: kb.rows_of_types([half]), r'no entity has the type "D\\xff"'),
+        (lambda: kb.check_vocabularies([half]), r'no entity has a code of the vocabulary "D\\xff"'),
+    ):
+        with pytest.raises(PelError, match=message):
+            look_up()
+    assert "5" in kb
+
+
 def test_one_text_is_not_read_letter_by_letter(kb):
     for call, message in (
         (
@@ -174,6 +189,43 @@ def test_what_is_no_entity_is_not_added(tmp_path, change):
     with pytest.raises(PelError, match=r"\(list\) is no list of entities; give some"):
         getattr(kb, change)([{"id": "C0000001", "name": "a dict"}])
     assert len(kb) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda kb: kb, r"'D001241' \(str\) is no entity; give some, .*, or those of a KB, kb.entities\(\)"),
+        (lambda kb: [{"id": "A"}], r"{'id': 'A'} \(dict\) is no entity; give some, such as \[Entity"),
+        (lambda kb: kb["5"], r"Entity\(id='5', .* \(Entity\) is no list of entities; give some"),
+        (lambda kb: None, r"None \(NoneType\) is no list of entities; give some"),
+    ],
+)
+def test_no_kb_is_made_of_what_is_no_entity(kb, tmp_path, given, message):
+    with pytest.raises(PelError, match=message):
+        KnowledgeBase.create(tmp_path / "new", given(kb))
+    assert names(tmp_path) == {"kb"}
+
+
+def test_retired_ids_may_come_as_a_dict(kb, tmp_path):
+    new = KnowledgeBase.create(tmp_path / "new", kb.entities(), retired={"old": "5", "gone": "nobody"})
+    assert new.successors() == {"old": "5"}
+    assert KnowledgeBase.create(tmp_path / "newer", new.entities(), retired=new.successors()).successors(["old"])
+
+
+@pytest.mark.parametrize("pair", ["XA", ("X",), ("X", 5), ("X", "\ud800"), None])
+def test_what_is_no_pair_of_ids_is_named(kb, tmp_path, pair):
+    with pytest.raises(PelError, match=r"retired: .* is no pair of ids; give \(old id, successor\)"):
+        KnowledgeBase.create(tmp_path / "new", kb.entities(), retired=[("old", "5"), pair])
+    assert names(tmp_path) == {"kb"}
+
+
+def test_lists_in_an_entity_become_tuples(kb):
+    given = Entity("C1", "x", aliases=["y"], types={"T": "a dict"}, xrefs=(one for one in ["V:1"]), type_names=["t"])
+    assert given == Entity("C1", "x", ("y",), ("T",), "", ("V:1",), "", ("t",)) and len({given, given}) == 1
+    kb.add([given])
+    assert kb["C1"] == given
+    kb.update([Entity("C1", "z")], instead_of=[given])
+    assert kb["C1"].name == "z"
 
 
 @pytest.mark.parametrize("name", ["", "  "])

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import PelError
 from ..allowed import Allowed
+from ..entity import is_text
 from ..numbering import EntityRows, no_rows
 from .schema import CODES
 
@@ -68,7 +69,7 @@ class Groups:
         """
         kind = self._vocabularies
         for name in vocabularies:
-            if not self._fetch(f"SELECT 1 FROM {kind.table} WHERE {kind.column} = ? LIMIT 1", (name,)):
+            if not self._found(kind, "1", name, "LIMIT 1"):
                 raise self._unknown(kind, name)
 
     def type_counts(self) -> dict[str, int]:
@@ -82,13 +83,17 @@ class Groups:
     def _rows_of(self, kind: _Kind, names: Iterable[str]) -> EntityRows:
         found = [no_rows()]
         for name in sorted(names):
-            rows = self._fetch(f"SELECT row FROM {kind.table} WHERE {kind.column} = ?", (name,))
+            rows = self._found(kind, "row", name)
             if rows:
                 self._seen.add((kind.column, name))
             elif (kind.column, name) not in self._seen:
                 raise self._unknown(kind, name)
             found.append(EntityRows(np.fromiter((row for (row,) in rows), dtype=np.int64, count=len(rows))))
         return EntityRows(np.unique(np.concatenate(found)))
+
+    def _found(self, kind: _Kind, what: str, name: str, limit: str = "") -> list[tuple]:
+        query = f"SELECT {what} FROM {kind.table} WHERE {kind.column} = ? {limit}"
+        return self._fetch(query, (name,)) if is_text(name) else []
 
     def _unknown(self, kind: _Kind, name: str) -> PelError:
         known = list(self._counts(kind))

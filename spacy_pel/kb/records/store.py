@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import PelError
 from ..damage import damage, damage_named
-from ..entity import Entity
+from ..entity import Entity, is_text
 from ..names import files as name_files
 from ..names.normal_form import alias_key, distinct_forms, normalized
 from ..numbering import EntityRows
@@ -83,15 +83,19 @@ class RecordStore:
 
     @classmethod
     def create(
-        cls, path: Path, entities: Iterable[Entity], retired: Iterable[tuple[str, str]] = (), **notes: str
+        cls,
+        path: Path,
+        entities: Iterable[Entity],
+        retired: Iterable[tuple[str, str]] | Mapping[str, str] = (),
+        **notes: str,
     ) -> None:
         """Write `entities`, numbered from row 0 in their order, and a `meta` with `notes` to a new file at `path`.
 
         Args:
             path: The new file.
             entities: At least one.
-            retired: (old id, successor) pairs, read after the entities. Those whose successor is no entity, and those
-                whose old id is one, are left out.
+            retired: (old id, successor) pairs, or a dict of them, read after the entities. Those whose successor is no
+                entity, and those whose old id is one, are left out.
             notes: Texts to keep in `meta`.
 
         Raises:
@@ -131,7 +135,7 @@ class RecordStore:
 
     def get_many(self, ids: Iterable[str]) -> dict[str, Entity]:
         """The records of those `ids` that are known."""
-        found = map(self._entity, self._select("*", "id", dict.fromkeys(ids)))
+        found = map(self._entity, self._select("*", "id", filter(is_text, dict.fromkeys(ids))))
         return {entity.id: entity for entity in found}
 
     def entities(self) -> Iterator[Entity]:
@@ -144,7 +148,7 @@ class RecordStore:
 
     def rows(self, ids: Iterable[str]) -> dict[str, int]:
         """The rows of those `ids` that are known."""
-        return dict(self._select("id, row", "id", dict.fromkeys(ids)))
+        return dict(self._select("id, row", "id", filter(is_text, dict.fromkeys(ids))))
 
     def ids_at(self, rows: EntityRows) -> np.ndarray:
         """The ids at `rows`, of any shape. See `KnowledgeBase.ids`."""
@@ -203,7 +207,7 @@ class RecordStore:
             return {}
         if ids is None:
             return dict(self._fetch("SELECT id, successor FROM retired", ()))
-        return dict(self._select("id, successor", "id", dict.fromkeys(ids), table="retired"))
+        return dict(self._select("id, successor", "id", filter(is_text, dict.fromkeys(ids)), table="retired"))
 
     def same_concepts(self) -> EntityRows:
         """Pairs (n, 2) of the rows of two entities of which the first names the id of the second among its `xrefs`, as

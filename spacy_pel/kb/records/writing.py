@@ -6,7 +6,7 @@ import json
 import sqlite3
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice, starmap
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ...checks import named
 from ...errors import PelError
-from ..entity import Entity
+from ..entity import Entity, each_given, is_text
 from ..names.files import is_there, write_names
 from ..names.normal_form import alias_key, distinct_forms
 from ..names.tables import in_tables, write_arrays, write_tables
@@ -35,7 +36,7 @@ def build(
     folder: Path,
     connection: sqlite3.Connection,
     entities: Iterable[Entity],
-    retired: Iterable[tuple[str, str]],
+    retired: Iterable[tuple[str, str]] | Mapping[str, str],
     notes: dict[str, str],
 ) -> None:
     """Fill an empty file with `entities`, numbered from row 0 in their order, and a `meta` with `notes`.
@@ -49,7 +50,7 @@ def build(
     connection.executescript(schema.SCHEMA)
     connection.execute("BEGIN")
     counts = Counts()
-    _insert(connection, enumerate(counts.count(entities)), forms="temp.new_forms", types="temp.new_types")
+    _insert(connection, enumerate(counts.count(each_given(entities))), forms="temp.new_forms", types="temp.new_types")
     if not counts.entities:
         raise PelError("There are no entities to build a KB from; give at least one.")
     _index_ids(connection)
@@ -187,7 +188,7 @@ def index_names(folder: Path, connection: sqlite3.Connection, meta: dict[str, An
 def rows_of(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, int]:
     """The rows of those `ids` that are there."""
     query = "SELECT id, row FROM entities WHERE id = ?"
-    return dict(found for id in ids for found in connection.execute(query, (id,)))
+    return dict(found for id in filter(is_text, ids) for found in connection.execute(query, (id,)))
 
 
 def _insert(
@@ -255,11 +256,20 @@ def _index_ids(connection: sqlite3.Connection) -> None:
         ) from None
 
 
-def _write_retired(connection: sqlite3.Connection, retired: Iterable[tuple[str, str]]) -> int:
-    connection.executemany("INSERT OR REPLACE INTO retired VALUES (?, ?)", retired)
+def _write_retired(connection: sqlite3.Connection, retired: Iterable[tuple[str, str]] | Mapping[str, str]) -> int:
+    connection.executemany("INSERT OR REPLACE INTO retired VALUES (?, ?)", _pairs(retired))
     known = "SELECT id FROM entities"
     connection.execute(f"DELETE FROM retired WHERE id IN ({known}) OR successor NOT IN ({known})")
     return _count(connection, "retired")
+
+
+def _pairs(retired: Iterable[Any] | Mapping[str, str]) -> Iterator[Any]:
+    for one in retired.items() if isinstance(retired, Mapping) else retired:
+        if not isinstance(one, tuple | list) or len(one) != 2 or not all(map(is_text, one)):
+            raise PelError(
+                f'retired: {named(one)} is no pair of ids; give (old id, successor), such as ("C02", "C01").'
+            )
+        yield one
 
 
 def _recount(connection: sqlite3.Connection, meta: dict[str, Any], changed: Counts, sign: int) -> None:
