@@ -10,6 +10,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
+from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg, shown
 
@@ -71,6 +72,9 @@ def evaluate(
         require_matplotlib()
     if output:
         check_writable(output)
+        for name, path in (("CORPUS", corpus), ("the training corpus", train)):
+            if path:
+                check_out(output, path, name, force=True)
     nlp, _, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     docs = read_upstream(nlp, islice(read_gold(corpus, nlp), limit or None))
     learnt = list(read_gold(train, nlp)) if train else None

@@ -52,7 +52,10 @@ def report(
         require_matplotlib()
     if output:
         check_writable(output)
-    files = [file for path in linked for file in files_in(path)]
+    files = list({file.resolve(): file for path in linked for file in files_in(path)}.values())
+    if output and against:
+        for file in files_in(against) if against.is_dir() else [against]:
+            check_out(output, file, "what is compared with", force=True)
     if output:
         for file in files:
             check_out(output, file, "one of the files to report on", force=True)

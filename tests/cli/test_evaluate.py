@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import spacy
+from commands import one_line
 from lookup_linker import NLP, LookupLinker, make_doc
 from typer.testing import CliRunner
 
@@ -106,6 +107,18 @@ def test_plots_that_cannot_be_written_are_refused_before_anything_is_linked(tmp_
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_linked(tmp_path, linker, dev):
     result = run(dev, "--output", tmp_path)
     assert result.exit_code == 1 and "is no file that could be replaced" in result.output and not linker.calls
+
+
+@pytest.mark.parametrize(
+    ("named", "output"), [("CORPUS", "dev.spacy"), ("CORPUS", "link.spacy"), ("the training corpus", "train.spacy")]
+)
+def test_its_corpora_are_not_overwritten(tmp_path, linker, dev, named, output):
+    write_docs(tmp_path / "train.spacy", [make_doc(("lithium", "D1"))])
+    (tmp_path / "link.spacy").symlink_to(dev)
+    before = (tmp_path / output).read_bytes()
+    result = run(dev, "--train", tmp_path / "train.spacy", "--output", tmp_path / output)
+    assert f"{output} is {named} too; name another file" in one_line(result)
+    assert (tmp_path / output).read_bytes() == before and not linker.calls
 
 
 def test_candidates_beyond_64_where_the_linker_searches_more(linker, dev):

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import spacy
+from commands import one_line
 from spacy.tokens import Span
 from typer.testing import CliRunner
 
@@ -70,6 +71,21 @@ def test_its_own_input_is_not_overwritten(tmp_path):
     result = run(tmp_path, "--output", path)
     assert result.exit_code == 1 and "is one of the files to report on" in " ".join(result.output.split())
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("against", ["known.jsonl", "known"])
+def test_what_is_compared_with_is_not_overwritten(tmp_path, against):
+    known, path = write_lines(tmp_path / "known" / "known.jsonl"), write_lines(tmp_path / "a.jsonl")
+    before = known.read_bytes()
+    given = known if against.endswith(".jsonl") else known.parent
+    assert "is what is compared with too" in one_line(run(path, "--against", given, "--output", known))
+    assert known.read_bytes() == before
+
+
+def test_a_file_that_is_named_twice_counts_once(tmp_path):
+    path = write_lines(tmp_path / "linked" / "a.jsonl")
+    result = run(path.parent, path, tmp_path / "linked" / ".." / "linked" / "a.jsonl", "--output", tmp_path / "r.json")
+    assert result.exit_code == 0 and json.loads((tmp_path / "r.json").read_text())["n_texts"] == 3
 
 
 def test_docs_and_folders_are_read_too(tmp_path):
