@@ -12,7 +12,7 @@ from thinc.api import Model
 
 from ..errors import PelError
 from ..kb.entity import NIL
-from ..mentions.gold import ambiguous_forms, docs_given, gold_of
+from ..mentions.gold import ambiguous_forms, docs_given, gold_of, searched
 from ..mentions.ranked import RankedMention
 from ..tuning.calibration import calibration_metrics
 from ..tuning.nil import nil_curve
@@ -152,7 +152,10 @@ def measure(
     metrics["n_gold_ids_missing"] = sum(id_ not in kb for id_ in gold_ids - {NIL})
     metrics |= {"link_ece": None, "score_ece": None, "reliability": [], "nil_curve": nil_curve(ranked, kb)}
     if linker.tuned.gives_probabilities:
-        metrics |= calibration_metrics(ranked)
+        discarded = linker.settings.labels_discard
+        metrics |= calibration_metrics(
+            [own for own, one in zip(ranked, mentions, strict=True) if searched(one, discarded)]
+        )
         if linker.model.attrs["settings"]["similarity"] == "dot":
             metrics["score_ece"] = None  # a dot product is nothing like a probability
     return Evaluation(ranked, metrics)

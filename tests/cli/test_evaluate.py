@@ -8,10 +8,12 @@ import pytest
 import spacy
 from commands import one_line
 from lookup_linker import NLP, LookupLinker, make_doc
+from spacy.tokens import Span
 from typer.testing import CliRunner
 
 from spacy_pel.cli import evaluate, pel_app
 from spacy_pel.corpora.docbin import write_docs
+from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.pipeline.settings import LinkSettings
 from spacy_pel.tuning.calibration import Calibration
 from spacy_pel.tuning.tuned import Tuned
@@ -143,6 +145,21 @@ def test_mentions_with_a_discarded_label_are_told(linker, dev):
     result = run(dev)
     assert "3 mentions have a label of labels_discard" in " ".join(result.output.split())
     assert re.search(r"recall_at_1 +0\.0000", result.output)
+
+
+def test_mentions_that_are_not_searched_have_no_probability(tmp_path, linker):
+    """They would be right calls of a linker that knows that it does not know."""
+    doc = make_doc(("lithium", "D1"), ("flutter", "D2"), ("newborn", "D404"), ("heart", "D3"))
+    gold = doc.spans[GOLD_GROUP]
+    doc.spans[GOLD_GROUP] = [Span(doc, i, i + 1, "XXYY"[i], kb_id=one.kb_id) for i, one in enumerate(gold)]
+    write_docs(tmp_path / "dev.spacy", [doc])
+    linker.settings = LinkSettings(labels_discard=["Y"])
+    linker.tuned = Tuned(calibration=Calibration(0.0, 0.0))
+    assert run(tmp_path / "dev.spacy", "--output", tmp_path / "dev.json").exit_code == 0
+    metrics = json.loads((tmp_path / "dev.json").read_text())
+    assert metrics["reliability"] == [{"n": 2, "probability": 0.5, "right": 0.5}]
+    assert metrics["score_ece"] == pytest.approx((0.1 + 0.8) / 2)
+    assert (metrics["n_mentions"], metrics["recall_at_1"]) == (4, pytest.approx(1 / 3))
 
 
 def test_a_pipeline_that_finds_no_entity_loses_no_measure(tmp_path, linker, dev):
