@@ -13,6 +13,7 @@ from thinc.api import Model
 from ..checks import check_text
 from ..errors import PelError
 from ..kb.entity import Entity, entities_given
+from ..kb.index.compressed import check_type
 from ..kb.index.indexes import NewVectors
 from ..kb.index.on_disk import NewIndex
 from ..kb.index.owners import Owners
@@ -56,6 +57,7 @@ def index_kb(
             which there are so many.
     """
     check_text("linker.index", "index_type", index_type, 'give "auto", "flat" or what faiss\'s index_factory takes')
+    check_type(index_type, vector_size(model))
     metric = model.attrs["settings"]["similarity"]
     new = []
     items: Iterable

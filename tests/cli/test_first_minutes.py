@@ -20,6 +20,7 @@ from spacy_pel.cli import pel_app
 from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.kb.knowledge_base import KnowledgeBase
+from spacy_pel.pipeline.indexing import STREAMS
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,20 @@ def test_the_type_of_an_index_can_be_asked_for(made, tmp_path):
     assert run("index", made / "linker", made / "kb", tmp_path / "new", "--index-type", "SQ8")[0] == 0
     (index,) = KnowledgeBase(tmp_path / "new" / "pel_linker" / "kb").indexes.values()
     assert index.index_type == "SQ8"
+
+
+@pytest.mark.parametrize(
+    ("index_type", "message"),
+    [("bogus", "could not parse"), ("PQ7", "vectors of 32 dimensions"), ("HNSW8,PQ4x4", "of distances")],
+)
+def test_an_index_that_cannot_be_built_is_refused_before_the_kb_is_encoded(
+    made, tmp_path, monkeypatch, index_type, message
+):
+    encoded = []
+    monkeypatch.setitem(STREAMS, "entity", lambda *given, **settings: encoded.append(given))
+    code, output = run("index", made / "linker", made / "kb", tmp_path / "new", "--index-type", index_type)
+    assert code == 1 and f'--index-type "{index_type}" cannot be built' in output and message in output
+    assert not encoded and not (tmp_path / "new").exists()
 
 
 def test_the_format_is_told_by_the_suffix_and_unknown_fields_are_named(made, tmp_path):

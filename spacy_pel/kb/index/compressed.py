@@ -87,11 +87,30 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
+def check_type(index_type: str, dim: int) -> None:
+    """Check, before there are vectors, that they can be in an index of that type, as `NewIndex` has it.
+
+    Raises:
+        PelError: Not of so many dimensions, or not at all.
+    """
+    if index_type in (FLAT, "auto"):
+        return
+    try:
+        _empty(index_type, dim)
+    except (RuntimeError, ValueError) as error:
+        raise refused_type(index_type, f"built for vectors of {dim} dimensions: {first_line(error)}") from error
+
+
+def _empty(index_type: str, dim: int) -> faiss.Index:
+    index = faiss.index_factory(dim, index_type, faiss.METRIC_INNER_PRODUCT)
+    check_types(index)
+    return index
+
+
 def compressed(vectors: np.ndarray, index_type: str) -> faiss.Index:
     """The `vectors` (n, dim) in an index of that type, trained on a seeded sample of them."""
     try:
-        index = faiss.index_factory(vectors.shape[1], index_type, faiss.METRIC_INNER_PRODUCT)
-        check_types(index)
+        index = _empty(index_type, vectors.shape[1])
         cells = inverted_file(index)
         if cells and not getattr(cells, "by_residual", False):
             _divide_by_distance(cells)
