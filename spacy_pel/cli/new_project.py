@@ -100,7 +100,8 @@ def new_project(
         there = _read_kb(kb, read_as)
     train_mentions, dev_mentions = _mentions(corpus, dev, strip_prefix)
     linked = _check_gold(train_mentions, there, kb, corpus)
-    known = [not there.ids.isdisjoint(mention.ids) for mention in dev_mentions if mention.ids]
+    _check_measurable(dev_mentions, corpus, dev)
+    known = [not there.ids.isdisjoint(mention.ids) for mention in dev_mentions]
     tunings = ["tune-lexical"] * any(known) + ["tune-nil"] * (any(known) and not all(known))
 
     steps_per_epoch = ceil(linked / BATCH)
@@ -237,6 +238,18 @@ def _check_gold(mentions: list[GoldMention], there: _Read, kb: Path, corpus: Pat
             f"{', '.join(sorted(there.ids)[:3])}): both must use the same ids; --strip-prefix takes a prefix off"
         )
     return linked
+
+
+def _check_measurable(mentions: list[GoldMention], corpus: Path, dev: Path | None) -> None:
+    """Raise `PelError` unless the development documents have a mention."""
+    if mentions:
+        return
+    if dev:
+        raise PelError(f"{dev}: no mention has an id, so nothing can be measured; annotate some, or leave --dev out")
+    raise PelError(
+        f"{corpus}: the first of every five documents is held out, and none of these has a mention with an id, so "
+        "nothing can be measured; annotate some there, or name --dev FILE"
+    )
 
 
 def _format(path: Path) -> Format:

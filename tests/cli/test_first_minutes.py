@@ -149,7 +149,10 @@ CORPORA = {
     "one document": ("1|t|Fever.\n1\t0\t5\tFever\tD\tD1\n", "has 1 document, and the first of every five is held out"),
     "no ids": ("1|t|Fever.\n1\t0\t5\tFever\tD\t\n\n2|t|Fever.\n2\t0\t5\tFever\tD\t\n", "its mentions have no id"),
     "no mentions": ("1|t|Fever.\n\n2|t|Fever.\n", "it has no mention"),
-    "prefixes": ("1|t|Fever.\n\n2|t|Fever.\n2\t0\t5\tFever\tD\tMESH:D1\n", "--strip-prefix takes a prefix off"),
+    "prefixes": (
+        "1|t|Fever.\n1\t0\t5\tFever\tD\tMESH:D1\n\n2|t|Fever.\n2\t0\t5\tFever\tD\tMESH:D1\n",
+        "--strip-prefix takes a prefix off",
+    ),
 }
 
 

@@ -141,8 +141,13 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
     columns.write_text("code,name\nD1,Fever\n")
     docs = tmp_path / "docs.spacy"
     write_docs(docs, PubTatorReader(corpus, spacy.blank("en")))
+    unannotated, fifth = tmp_path / "dev.jsonl", tmp_path / "fifth.txt"
+    unannotated.write_text('{"text": "Fever after rest.", "ents": [{"start": 0, "end": 5}]}\n')
+    fifth.write_text(pubtator(10).replace("1\t0\t5\tFever\tDisease\tD1", "").replace("6\t0\t5\tFever\tDisease\t-1", ""))
     folder = tmp_path / "project"
     for arguments, message in [
+        (("--kb", kb, "--corpus", corpus, "--dev", unannotated), r"dev.jsonl: no mention has an id, .*leave --dev out"),
+        (("--kb", kb, "--corpus", fifth), r"fifth.txt: the first of every five documents .*or name --dev FILE"),
         (("--kb", kb, "--corpus", other), r"no mention of .*other.txt has an id of .*C0015967.*D1.*use the same ids"),
         (("--kb", tmp_path / "no.jsonl", "--corpus", corpus), r"no.jsonl does not exist"),
         (("--kb", nothing, "--corpus", corpus), r"nothing.xml: the name does not tell .* say it with --format"),
