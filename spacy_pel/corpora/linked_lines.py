@@ -13,6 +13,7 @@ from spacy.util import filter_spans
 from ..errors import PelError
 from ..files.json_lines import numbered_lines, parse_object
 from ..files.json_lines import text as text_of
+from ..kb.entity import NIL
 from ..mentions.given import given_spans
 from ..mentions.gold import GOLD_GROUP
 from ..mentions.tokens import check_length, tokenised
@@ -53,8 +54,13 @@ def _doc(nlp: Language, record: dict[str, Any], strip_prefix: str) -> Doc:
         raise PelError(f'"ents" is missing; write {SHAPE}, with an empty list where there is no mention')
     doc = tokenised(nlp, text)
     spans = list(given_spans(doc, text, record["ents"]))
-    for span in spans:
-        span.kb_id_ = "|".join(part.removeprefix(strip_prefix) for part in span.kb_id_.split("|"))
+    for i, (span, ent) in enumerate(zip(spans, record["ents"], strict=True)):
+        if ent.get("is_nil") is True and span.kb_id_ != NIL:
+            raise PelError(
+                f'"ents"[{i}]: "is_nil" is true, but "kb_id" is "{span.kb_id_}"; make it "NIL", or "is_nil" false'
+            )
+        parts = (part.removeprefix(strip_prefix).strip() for part in span.kb_id_.split("|"))
+        span.kb_id_ = "|".join(filter(None, parts))
     doc.spans[GOLD_GROUP] = spans
     doc.ents = filter_spans(spans)
     return doc

@@ -47,7 +47,8 @@ def _span(doc: Doc, text: str, ent: Any, where: str) -> Span:
         raise PelError(f"{where}: there is only whitespace from {start} to {end}; leave it out")
     if ent.get("text", found) != found:
         raise PelError(f"{where}: offsets {start}-{end} hold {found!r}, not {ent['text']!r}; count in characters")
-    kb_id = text_of(ent, "kb_id") or (NIL if ent.get("is_nil") is True else "")
+    ids = "|".join(filter(None, map(str.strip, text_of(ent, "kb_id").split("|"))))
+    kb_id = ids or (NIL if ent.get("is_nil") is True else "")
     return expanded_span(doc, text, start, end, label=text_of(ent, "label"), kb_id=kb_id)
 
 

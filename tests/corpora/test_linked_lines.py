@@ -44,6 +44,23 @@ def test_every_mention_is_gold_and_the_longest_are_entities(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "ids"),
+    [
+        ({"kb_id": "X:1 | X:2"}, ("1", "2")),
+        ({"kb_id": " X: 1|"}, ("1",)),
+        ({"kb_id": " "}, ()),
+        ({"kb_id": "X:"}, ()),
+        ({"kb_id": " ", "is_nil": True}, ("NIL",)),
+        ({"kb_id": " NIL ", "is_nil": True}, ("NIL",)),
+        ({"kb_id": "X:1", "is_nil": False}, ("1",)),
+    ],
+)
+def test_ids_are_read_without_what_is_around_them(tmp_path, given, ids):
+    (mention,) = gold_mentions(read(tmp_path / "a.jsonl", [ent("MS", **given)], strip_prefix="X:"))
+    assert mention.ids == ids
+
+
 def test_packed_files_and_texts_without_mentions(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps({"text": TEXT, "ents": []}).encode() + b"\n\n"))
@@ -63,6 +80,7 @@ def test_an_empty_text_is_a_text(tmp_path):
         ([ent("MS", kbid="X:1")], '"ents"[0] has "kbid"; did you mean "kb_id"?'),
         ([ent("MS"), {"start": 30, "end": 99}], '"ents"[1]: start 30 and end 99 are no span of the text'),
         ([ent("MS", text="HD")], "hold 'MS', not 'HD'"),
+        ([ent("MS", kb_id="X:1", is_nil=True)], '"ents"[0]: "is_nil" is true, but "kb_id" is "X:1"; make it "NIL"'),
         ([ent("MS", kb_id=7)], '"kb_id" is 7; make it a string'),
         ({}, '"ents" is no list'),
         (["MS"], '"ents"[0] is no object'),
