@@ -31,7 +31,10 @@ def _print_split(
 
     nil = [mention for mention in mentions if held_out.issuperset(mention.ids)]
     left = [mention for mention in mentions if not held_out.issuperset(mention.ids)]
-    in_kb = [mention for mention in left if any(id_ in kb for id_ in mention.ids)]
+    stay = [
+        mention._replace(ids=tuple(id_ for id_ in mention.ids if id_ in kb and id_ not in held_out)) for mention in left
+    ]
+    in_kb = [mention for mention in stay if mention.ids]
     parts = {"all": mentions, "of these types, now NIL": nil, "of other types": left, "  of them in the KB": in_kb}
     found = {name: split_statistics(own, train_ids) for name, own in parts.items()}
     rows = [(name, f"{own.mentions:,}", f"{own.entities:,}", _share(own.seen)) for name, own in found.items()]

@@ -93,7 +93,7 @@ def test_the_statistics(made):
         "all 4 4 50.0%",  # C2 and C3 of C2, C3, C5, C6; "nobody" has no id
         "of these types, now NIL 2 2 50.0%",
         "of other types 2 3 33.3%",  # C2, C6 and C5, the clinic's other id
-        "of them in the KB 2 3 33.3%",
+        "of them in the KB 2 2 50.0%",  # C2 and C6: the KB lacks C5
     ]
     assert "2 of the 5 entities" in "\n".join(lines)
     assert not (made / "okb").exists()
@@ -102,6 +102,15 @@ def test_the_statistics(made):
     assert (counts["n_entities"], counts["n_held_out"], list(counts["splits"])) == (5, 2, ["train", "dev"])
     assert counts["splits"]["dev"]["of these types, now NIL"] == {"mentions": 2, "entities": 2, "seen": 0.5}
     assert counts["texts"]["leave it"]["entities"] == 2 and counts["nil_forms"].keys() == {"train", "dev"}
+
+
+def test_an_id_that_leaves_the_kb_is_not_in_it(made):
+    """A mention keeps being one of other types for its second id, which the KB lacks."""
+    dev = made / "dev.txt"
+    dev.write_text(dev.read_text() + "3|t|Iron wall\n3|a|x\n3\t0\t4\tIron\tT073\tUMLS:C3|UMLS:C99\n\n")
+    lines = table(okb(made, "--dry-run").output)
+    before = lines.index("dev Mentions Entities seen in training") + 4
+    assert lines[before : before + 2] == ["of other types 3 5 40.0%", "of them in the KB 2 2 50.0%"]
 
 
 def test_types_of_ones_own(made):
