@@ -16,6 +16,7 @@ from .codes import CODES, vocabularies_given
 from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import echo
+from .standard_input import standard_input
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -160,7 +161,7 @@ def _read(source: Path, format_name: str, column: str | None) -> TermList:
     from ..linking.term_list import read_terms
 
     if source == STANDARD:
-        return read_terms(sys.stdin.buffer, Path("standard input"), format_name, column)
+        return read_terms(standard_input(), Path("standard input"), format_name, column)
     if not source.is_file():
         raise PelError(f"{source} is no file; name one with a term a row.")
     with opened(source) as file:

@@ -19,6 +19,7 @@ from .engines import EngineName
 from .interrupts import interrupts_held, status_after, terminable
 from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
+from .standard_input import standard_input
 
 if TYPE_CHECKING:
     from ..linking.output import LinkedDocs, LinkedLines
@@ -198,7 +199,7 @@ def _opened(source: Path) -> Iterator[tuple[BinaryIO, int | None]]:
     from ..files.lines import opened
 
     if source == STANDARD:
-        yield sys.stdin.buffer, None
+        yield standard_input(), None
         return
     with opened(source) as file:
         yield file, None if source.suffix.lower() == ".gz" else source.stat().st_size

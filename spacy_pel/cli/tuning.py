@@ -24,7 +24,7 @@ TEXTS = Annotated[
         "--texts", help="Without DEV: texts to place the names into (.txt and .jsonl: one a line; .spacy), unannotated"
     ),
 ]
-SEED = Annotated[int, typer.Option("--seed", help="Without DEV: of the draw of names")]
+SEED = Annotated[int, typer.Option("--seed", min=0, help="Without DEV: of the draw of names")]
 
 
 @contextmanager

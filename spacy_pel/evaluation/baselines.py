@@ -93,7 +93,11 @@ class Tfidf:
             raise PelError("TF-IDF needs at least one entity; the KB has none.")
         min_df = RARE if len(numbers) >= LARGE else 1  # a toy KB would have no 3-gram left
         self._vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), min_df=min_df, dtype=np.float32)
-        self._vectors = self._vectorizer.fit_transform(list(numbers))[np.concatenate(own)].T.tocsr()
+        try:
+            vectors = self._vectorizer.fit_transform(list(numbers))
+        except ValueError:  # none is in so many names, as where these have two characters each
+            vectors = self._vectorizer.set_params(min_df=1).fit_transform(list(numbers))
+        self._vectors = vectors[np.concatenate(own)].T.tocsr()
         self._starts = np.cumsum([0, *(len(of_entity) for of_entity in own[:-1])])
         self._progress, self._batch = progress, batch
 

@@ -58,6 +58,7 @@ def run(*arguments) -> tuple[int, str]:
         ("build-kb nosuch.jsonl out", "nosuch.jsonl does not exist; name a file or folder"),
         ("build-kb kb out --format jsonl", "--format: kb is a KB that is built already; leave it out"),
         ("build-kb corpus.spacy out", "the name does not tell what is in it; say it with --format: jsonl, csv"),
+        ("candidates kb.jsonl linker --bogus 3", r"✘ --bogus is no option; change the config by --section\.key VALUE"),
         pytest.param(
             *("evaluate linker corpus.spacy --gpu-id 0", "--gpu-id 0: .*see the extra `gpu`"),
             marks=pytest.mark.skipif(has_gpu, reason="for machines without a GPU"),
@@ -79,6 +80,12 @@ def test_a_kb_that_is_broken_inside_a_pipeline(made, tmp_path):
     assert code == 1 and f"index again with its KB folder: `python -m spacy pel index {pipeline} KB" in output
     assert run("index", pipeline, made / "kb", pipeline, "--force")[0] == 0
     assert run("evaluate", pipeline, made / "corpus.spacy")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["tune-nil", "tune-lexical"])
+def test_a_seed_is_not_negative(made, command):
+    code, output = run(command, made / "linker", "--seed", "-1")
+    assert code == 2 and "Invalid value for '--seed'" in output
 
 
 def test_a_pipeline_where_a_component_is_wanted(made):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import spacy
 import srsly
+from commands import one_line, pel
 from tiny import make_kb, make_pipeline, with_codes, write_encoder
 from typer.testing import CliRunner
 
@@ -116,6 +118,14 @@ def test_a_first_row_that_is_a_term_is_told(linker, tmp_path):
     (tmp_path / "terms.tsv").write_text("term\nheart attack\n")
     result = CliRunner().invoke(pel_app, ["ground", str(linker), str(tmp_path / "terms.tsv"), "-"])
     assert result.exit_code == 0 and "is read as the header" not in result.output
+
+
+@pytest.mark.parametrize("words", [("ground", "LINKER", "-"), ("link", "LINKER", "-", "-")])
+def test_without_a_standard_input_there_is_nothing_to_read(linker, monkeypatch, words):
+    monkeypatch.setattr("spacy_pel.cli.standard_input.sys", SimpleNamespace(stdin=None))
+    assert "standard input is closed; name a file" in one_line(
+        pel(*(linker if word == "LINKER" else word for word in words))
+    )
 
 
 def test_another_delimiter_is_told(linker, tmp_path):

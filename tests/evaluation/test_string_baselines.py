@@ -9,6 +9,7 @@ from spacy.tokens import Span
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.baselines import (
+    LARGE,
     ExactAlias,
     Tfidf,
     evaluate_baselines,
@@ -54,6 +55,12 @@ def test_tfidf_scores_an_entity_as_its_best_name():
     assert unlike == []
     assert {id_ for id_, _ in tied} == {"D1", "D2"}
     assert same[0] == ("D2", pytest.approx(1, abs=1e-6))
+
+
+def test_tfidf_of_many_names_without_a_common_3_gram():
+    pytest.importorskip("sklearn", reason="the extra `baselines` is not installed")
+    entities = [Entity(f"D{i}", chr(0x4E00 + i) + chr(0x5E00 + i)) for i in range(LARGE + 1)]
+    assert Tfidf(entities).search([entities[7].name], 1) == [[("D7", pytest.approx(1, abs=1e-6))]]
 
 
 def test_tfidf_finds_the_same_in_batches_of_any_size():
