@@ -200,7 +200,10 @@ def _load(pipeline: str, with_kb: bool) -> Language:
             return spacy.load(pipeline)
     except PelError:
         raise
-    except OSError as error:  # spaCy's E050 and E053
+    except OSError as error:  # spaCy's E050 and E053, or a file of the pipeline that is missing
+        if (folder_of(pipeline) / "config.cfg").is_file():
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise PelError(f"{pipeline} cannot be loaded: {reason}; write it again, or name another") from error
         raise PelError(f"{pipeline} is no pipeline: {_hint(Path(pipeline))}") from error
     except ValueError as error:
         if missing := UNKNOWN_FACTORY.search(str(error)):

@@ -82,6 +82,13 @@ def test_a_kb_that_is_broken_inside_a_pipeline(made, tmp_path):
     assert run("evaluate", pipeline, made / "corpus.spacy")[0] == 0
 
 
+@pytest.mark.parametrize(("lost", "message"), [("meta.json", "Could not read meta.json"), ("tokenizer", "l/tokenizer")])
+def test_a_pipeline_that_lacks_a_file(made, tmp_path, lost, message):
+    (shutil.copytree(made / "linker", tmp_path / "l") / lost).unlink()
+    code, output = run("evaluate", tmp_path / "l", made / "corpus.spacy")
+    assert code == 1 and f"{tmp_path / 'l'} cannot be loaded: " in output and message in output
+
+
 @pytest.mark.parametrize("command", ["tune-nil", "tune-lexical"])
 def test_a_seed_is_not_negative(made, command):
     code, output = run(command, made / "linker", "--seed", "-1")
