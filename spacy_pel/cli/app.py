@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from ..errors import PelError
-from .printing import echo, flush, output_closed
+from .printing import echo, escape_what_stdout_lacks, flush, output_closed
 
 pel_app = typer.Typer(
     name="pel",
@@ -27,6 +27,7 @@ def command(
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
+            escape_what_stdout_lacks()
             try:
                 result = function(*args, **kwargs)
                 flush()

@@ -7,6 +7,7 @@ import select
 import sys
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import Any
 
 import typer
@@ -33,6 +34,12 @@ class VisiblePrinter(Printer):
 def echo(text: str, *, err: bool = False) -> None:
     """Print lines as they are, but for what a terminal would obey."""
     typer.echo(visible(text, keep="\n\t"), err=err)
+
+
+def escape_what_stdout_lacks() -> None:
+    """Characters that the encoding of stdout lacks are printed as their escapes, and are no error."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def flush() -> None:

@@ -11,6 +11,9 @@ from commands import one_line, pel
 from on_disk import write_lines
 from tiny import make_kb
 
+from spacy_pel.kb.entity import Entity
+from spacy_pel.kb.knowledge_base import KnowledgeBase
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -41,3 +44,12 @@ def test_another_pipe_that_breaks_is_said(folder, monkeypatch):
 
     monkeypatch.setattr("spacy_pel.cli.table.read_metrics", breaks)
     assert "Broken pipe" in one_line(pel("table", folder / "metrics"))
+
+
+@pytest.mark.parametrize("words", ["kb search zh 丅帅", "kb export zh -"])
+def test_what_the_encoding_of_stdout_lacks_is_printed_as_its_escape(tmp_path, words):
+    KnowledgeBase.create(tmp_path / "zh", [Entity("Z1", "丅帅")])
+    command = [sys.executable, "-m", "spacy", "pel", *words.split()]
+    environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"") and rb"\u4e05\u5e05" in done.stdout
