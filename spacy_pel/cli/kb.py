@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -322,11 +323,13 @@ def _explain(pipeline: str, text: str, context: str, top_k: int, code: Path | No
 
     nlp, _, linker = load_linker(pipeline, code=code)
     check_length(nlp, context)
-    start = context.find(text)
-    if start < 0:
+    starts = [match.start() for match in re.finditer(re.escape(text), context)]
+    if not starts:
         raise PelError(f'--context: "{context}" does not hold "{text}"; give a sentence with it.')
     (doc,) = read_upstream(nlp, [nlp.make_doc(context)])
-    span = doc.char_span(start, start + len(text), alignment_mode="expand")
+    whole = (doc.char_span(start, start + len(text)) for start in starts)
+    widened = doc.char_span(starts[0], starts[0] + len(text), alignment_mode="expand")
+    span = next((one for one in whole if one is not None), widened)
     assert isinstance(span, Span)
     return linker.explain(span, top_k)
 

@@ -106,6 +106,14 @@ def test_info_and_search(linker):
     assert f"aspirin → {ASPIRIN}: there is no NIL threshold" in output
 
 
+@pytest.mark.parametrize(
+    ("context", "read"), [("The benefits of fits", "fits"), ("The benefits", "benefits"), ("Of fits", "fits")]
+)
+def test_of_the_context_the_first_that_is_a_word_is_read(linker, context, read):
+    code, output = kb_command("search", linker, "fits", "--context", context)
+    assert code == 0 and f" {read} → " in output
+
+
 @pytest.fixture
 def package(saved, tmp_path, monkeypatch):
     """The name of an installed package with the pipeline."""
