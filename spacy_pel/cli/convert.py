@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from ..corpora.pubtator import PubTatorCounts
 
+FOLD = 5  # of the documents, one is held out
+
 
 @command("convert")
 def convert(
@@ -36,7 +38,7 @@ def convert(
         bool, typer.Option("--strict", help="Stop at the first mention that is not right, as jsonl and spacy always do")
     ] = False,
     held_out: Annotated[Path | None, typer.Option(help="Write every FOLD-th document here instead of to OUT")] = None,
-    fold: Annotated[int, typer.Option(min=2, help="See --held-out")] = 5,
+    fold: Annotated[int | None, typer.Option(min=2, help="See --held-out [default: 5]")] = None,
 ) -> None:
     """Write the documents of an annotated corpus, with every gold mention and its id, as a .spacy file.
 
@@ -59,6 +61,9 @@ def convert(
     from ..corpora.pubtator import PubTatorReader
     from ..mentions.gold import gold_mentions
 
+    if fold is not None and held_out is None:
+        raise PelError(f"--fold {fold}: says which documents are held out; give --held-out FILE too, or leave it out")
+    fold = FOLD if fold is None else fold
     check_apart([("SOURCE", source), ("OUT", out), ("--held-out", held_out)])
     for path in filter(None, (out, held_out)):
         check_docbin(path)

@@ -202,6 +202,8 @@ def learn_names(
 
     if out is not None:
         check_new_pipeline(out, force)
+    elif force:
+        raise PelError(f"--force replaces what is at --output: give --output too, or leave it out to change {pipeline}")
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
     docs = list(read_gold(corpus, nlp))
     kb = linker.require_kb()

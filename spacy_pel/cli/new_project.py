@@ -94,6 +94,8 @@ def new_project(
     if encoder is not None:
         check_encoder(encoder)
     if corpus is None:
+        if strip_prefix:
+            raise PelError(f"--strip-prefix {strip_prefix}: is for the ids of a corpus; give --corpus too")
         _write_without_corpus(folder, kb, read_as, encoder, template, dev)
         return
     with warnings_shown():

@@ -56,12 +56,11 @@ def load_linker(
     Raises:
         PelError: If nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
     """
-    from spacy.cli._util import import_code
-
     from ..evaluation.evaluate import find_linker
 
     use_gpu(gpu_id)
-    import_code(code)
+    if code is not None:
+        _import(code)
     nlp = _load(pipeline, needs_kb)
     try:
         name, linker = find_linker(nlp, needs_kb=False)
@@ -188,6 +187,17 @@ def write_tuned(nlp: Language, name: str, state: Mapping[str, Any], before: Mapp
 
     write_state(nlp.path / name, state, before=before)
     msg.good(f"Wrote {nlp.path / name / STATE}")
+
+
+def _import(code: Path) -> None:
+    from spacy.util import import_file
+
+    if not code.is_file():
+        raise PelError(f"--code {code}: there is no such file")
+    try:
+        import_file("python_code", code)
+    except Exception as error:
+        raise PelError(f"--code {code} cannot be imported: {error!r}") from error
 
 
 def _load(pipeline: str, with_kb: bool) -> Language:

@@ -72,6 +72,7 @@ def test_bad_arguments_are_one_line_each(tmp_path):
             f"✘ {tmp_path / 'none.txt'} does not exist: name a corpus",
         ),
         (convert(source, tmp_path / "dev.bin"), "must end in .spacy"),
+        (convert(source, tmp_path / "dev.spacy", "--fold", "2"), "give --held-out FILE too"),
         (convert(source, tmp_path / "dev.spacy", "--lang", "qqq"), "--lang qqq"),
     ]:
         assert result.exit_code == 1

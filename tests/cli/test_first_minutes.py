@@ -59,6 +59,9 @@ def run(*arguments) -> tuple[int, str]:
         ("build-kb kb out --format jsonl", "--format: kb is a KB that is built already; leave it out"),
         ("build-kb corpus.spacy out", "the name does not tell what is in it; say it with --format: jsonl, csv"),
         ("candidates kb.jsonl linker --bogus 3", r"✘ --bogus is no option; change the config by --section\.key VALUE"),
+        ("evaluate linker corpus.spacy --code no.py", r"^✘ --code no\.py: there is no such file"),
+        ("evaluate linker corpus.spacy --code kb.jsonl", r"^✘ --code kb\.jsonl cannot be imported: "),
+        ("kb learn-names linker corpus.spacy --force", "--force replaces what is at --output: give --output too"),
         pytest.param(
             *("evaluate linker corpus.spacy --gpu-id 0", "--gpu-id 0: .*see the extra `gpu`"),
             marks=pytest.mark.skipif(has_gpu, reason="for machines without a GPU"),

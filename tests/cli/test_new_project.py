@@ -148,6 +148,7 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
     for arguments, message in [
         (("--kb", kb, "--corpus", corpus, "--dev", unannotated), r"dev.jsonl: no mention has an id, .*leave --dev out"),
         (("--kb", kb, "--corpus", fifth), r"fifth.txt: the first of every five documents .*or name --dev FILE"),
+        (("--kb", kb, "--strip-prefix", "X:"), r"--strip-prefix X:: is for the ids of a corpus; give --corpus too"),
         (("--kb", kb, "--corpus", other), r"no mention of .*other.txt has an id of .*C0015967.*D1.*use the same ids"),
         (("--kb", tmp_path / "no.jsonl", "--corpus", corpus), r"no.jsonl does not exist"),
         (("--kb", nothing, "--corpus", corpus), r"nothing.xml: the name does not tell .* say it with --format"),
