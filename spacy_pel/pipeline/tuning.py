@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -21,7 +22,7 @@ from ..tuning.decision import Deciding, Decision
 from ..tuning.enough import few_for_threshold, few_for_weights
 from ..tuning.name_weights import GoldFound, fit_weights
 from ..tuning.nil import NilThreshold, Outcomes, Target, tune_threshold
-from ..tuning.resampling import Interval, nil_elsewhere, recall_interval
+from ..tuning.resampling import Elsewhere, Interval, nil_elsewhere, recall_interval
 from ..tuning.tuned import Tuned, TuningContext
 from .default_weights import default_weights
 from .finding import CanFind, find_for
@@ -211,21 +212,22 @@ def _tune_nil(
     or_names: bool = True,
 ) -> TunedNil:
     """Fit and keep a threshold and probabilities. What decides is the score alone, or all the `evidence` (n, e) where
-    that has the better average precision of NIL on other documents; `groups` (n,) says which document each annotated
-    mention is of. or_names: as for `_tune_names`."""
-    nil, calibration = tune_threshold(ranked, linker.kb, target), fit_ranked(ranked)
+    that has the better average precision of NIL on other documents, or reaches the `target` alone; `groups` (n,) says
+    which document each annotated mention is of. or_names: as for `_tune_names`."""
+    nil, calibration = tune_threshold(ranked, linker.kb), fit_ranked(ranked)
     ranked = [one._replace(probability=calibration.probability(one.top_score)) for one in ranked]
     outcomes = Outcomes.of(ranked, linker.kb)
-    by_score = elsewhere = nil_elsewhere(outcomes, groups, target)
+    by_score = nil_elsewhere(outcomes, groups, target)
     too_few = few_for_threshold(nil.n_nil, nil.n_mentions - nil.n_nil, or_names=or_names)
-    decision = None
+    ways = [_Way(ranked, None, by_score)]
     if evidence is not None and by_score is not None and too_few is None:
         deciding = Deciding(outcomes, evidence)
         by_all = nil_elsewhere(outcomes, groups, target, fit=deciding.in_kb)
-        if by_all is not None and by_all.auprc > by_score.auprc:
-            elsewhere, decision = by_all, deciding.fit()
-            ranked = deciding.decided(ranked, decision)
-            nil = tune_threshold(ranked, linker.kb, target)
+        if by_all is not None:
+            fitted = deciding.fit()
+            way = _Way(deciding.decided(ranked, fitted), fitted, by_all)
+            ways = [way, *ways] if by_all.auprc > by_score.auprc else [*ways, way]
+    (ranked, decision, elsewhere), nil = _first_to_reach(target, ways, linker.kb)
     linker.tuned = replace(
         linker.tuned,
         nil_threshold=nil.threshold,
@@ -237,3 +239,24 @@ def _tune_nil(
     link_ece = calibration_metrics(ranked)["link_ece"]
     f1, f1_by_score = elsewhere and elsewhere.f1, by_score and by_score.f1
     return TunedNil(nil, decision, calibration, link_ece, f1, f1_by_score, too_few)
+
+
+class _Way(NamedTuple):
+    """A way to tell NIL mentions: the mentions as it ranks them, what was fitted for it (None: the score decides), and
+    how well it tells them on other documents."""
+
+    ranked: list[RankedMention]
+    decision: Decision | None
+    elsewhere: Elsewhere | None
+
+
+def _first_to_reach(target: Target | None, ways: Sequence[_Way], kb: Any) -> tuple[_Way, NilThreshold]:
+    """The first of `ways` for which a threshold reaches `target`, and that threshold.
+
+    Raises:
+        PelError: There is none, naming the nearest that the first can have.
+    """
+    for way in ways:
+        with suppress(PelError):
+            return way, tune_threshold(way.ranked, kb, target)
+    return ways[0], tune_threshold(ways[0].ranked, kb, target)

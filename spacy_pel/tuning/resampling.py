@@ -48,11 +48,11 @@ class Elsewhere(NamedTuple):
     """How well NIL mentions are told on documents that nobody has tuned on.
 
     Attributes:
-        f1: The F1 of the NIL class.
+        f1: The F1 of the NIL class; None where a target is out of reach for too many draws.
         auprc: The mean of its average precision, which is of all thresholds.
     """
 
-    f1: Interval
+    f1: Interval | None
     auprc: float
 
 
@@ -70,7 +70,7 @@ def nil_elsewhere(
     Args:
         outcomes: Of n mentions.
         groups: (n,), which document each is of.
-        target: See `tune_threshold`; a draw for which it is out of reach does not count.
+        target: See `tune_threshold`; a draw for which it is out of reach does not count for the F1.
         seed: Of the draws.
         fit: From the places (m,) of the mentions that were drawn to what the threshold is held against, of all mentions
             (n,), fitted to those; None: the scores of `outcomes`.
@@ -83,14 +83,13 @@ def nil_elsewhere(
             continue
         held = outcomes if fit is None else outcomes._replace(scores=fit(inside))
         own, others = held.take(inside), held.take(outside)
+        auprc.append(average_precision(others.nil, -others.scores) or 0.0)
         try:
             under = others.scores < threshold_of(own, target)
         except PelError:
             continue
         f1.append(2 * (under & others.nil).sum() / (under.sum() + others.nil.sum()))
-        auprc.append(average_precision(others.nil, -others.scores) or 0.0)
-    interval = _interval(f1)
-    return None if interval is None else Elsewhere(interval, float(np.mean(auprc)))
+    return None if len(auprc) < FEWEST_DRAWS else Elsewhere(_interval(f1), float(np.mean(auprc)))
 
 
 def _draws(groups: Sequence[int], seed: int, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

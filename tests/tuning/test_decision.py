@@ -9,6 +9,7 @@ import pytest
 import spacy
 from lookup_linker import LEAD, documents, sayer
 
+from spacy_pel.errors import PelError
 from spacy_pel.evaluation.ranking import rank_gold
 from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.mentions.links import Link
@@ -146,6 +147,26 @@ def test_tuning_leaves_it_where_the_score_is_as_good():
     found = tune_nil(linker, docs)
     assert found.decision is None is linker.tuned.decision
     assert found.elsewhere == found.by_score and found.nil.f1 == 1 and found.calibration == linker.tuned.calibration
+
+
+@pytest.mark.parametrize(
+    ("lowest", "reached", "all_decide"), [("word0x1", "precision=0.8", True), ("nil0x0", "precision=1", False)]
+)
+def test_a_target_is_for_what_decides_or_alone_reaches_it(lowest, reached, all_decide):
+    """The lead takes some words for NIL, and the score can be right of the lowest alone."""
+    docs = documents(24)
+    linker = sayer(docs)
+    linker.found = {token.text: linker.found.get(token.text, [("A", 0.5)]) for doc in docs for token in doc}
+    linker.found[lowest] = [("A", -1.0)]
+    linker._said = lambda span: np.eye(E)[LEAD] * (span.text.startswith("word") and not span.text.endswith("x1"))
+    assert tune_nil(linker, docs).decision is not None
+    found = tune_nil(linker, docs, target=reached)
+    assert (found.decision is not None) == all_decide and found.nil.precision >= float(reached.split("=")[1])
+    assert found.decision is linker.tuned.decision and found.nil.threshold == linker.tuned.nil_threshold
+    linker.found["word0x1"] = [("A", -2.0)]
+    with pytest.raises(PelError, match="no threshold gives the NIL class a precision of 1; the nearest is"):
+        tune_nil(linker, docs, target="precision=1")
+    assert linker.tuned.nil_threshold == found.nil.threshold
 
 
 def test_the_score_can_be_asked_for():
