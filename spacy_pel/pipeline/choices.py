@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from ..kb.entity import Entity
-from ..kb.numbering import both_ways
+from ..kb.numbering import both_ways, is_among
 from ..mentions.gold import GoldMention
 from ..search.find import reread
 from ..training.ranking import Choice
@@ -40,9 +41,9 @@ class Choices:
         return self._made_for == _decides(linker, top_n)
 
     def of(self, mentions: Sequence[GoldMention]) -> list[Choice]:
-        """The choices of those of `mentions` that the KB has an entity for. Where no correct one is among the
-        candidates, one takes the place of the last. Entities that the KB marks as the same concept as a correct one are
-        not wrong."""
+        """The choices of those of `mentions` that the KB has an entity for which the settings of the linker allow.
+        Where no correct one is among the candidates, one takes the place of the last. Entities that the KB marks as the
+        same concept as a correct one are not wrong."""
         found = self.kept.of(mentions)
         sought = [*(one.ids for one in found), *(one.ids for one in mentions)]
         rows = self.linker.kb.rows({id_ for ids in sought for id_ in ids})
@@ -50,13 +51,14 @@ class Choices:
         entities: dict[str, Entity] = self.linker.kb.get_many(rows)
         choices = []
         for mention, span, (ids, _) in zip(mentions, spans, found, strict=True):
-            gold = [id_ for id_ in mention.ids if id_ in entities]
+            known = [id_ for id_ in mention.ids if id_ in entities]
+            gold = self._allowed(known, rows, mention.span.label_)
             if not gold or not ids:
                 continue
             ids = [id_ for id_ in ids if id_ in entities]
             if set(gold).isdisjoint(ids):
                 ids = [*ids[: self._top_n - 1], gold[self._rng.integers(len(gold))]]
-            not_wrong = {rows[id_] for id_ in gold}.union(*(self._same.get(rows[id_], ()) for id_ in gold))
+            not_wrong = {rows[id_] for id_ in known}.union(*(self._same.get(rows[id_], ()) for id_ in known))
             choices.append(
                 Choice(
                     span,
@@ -66,6 +68,14 @@ class Choices:
                 )
             )
         return choices
+
+    def _allowed(self, ids: Sequence[str], rows: Mapping[str, int], label: str) -> list[str]:
+        """Those of `ids`, with their `rows`, that a mention with that label can be linked to."""
+        allowed = self.linker.settings.allowed_for(label)
+        if allowed is None:
+            return list(ids)
+        there = is_among(np.array([rows[id_] for id_ in ids], dtype=np.int64), self.linker.kb.rows_allowed(allowed))
+        return list(compress(ids, there))
 
 
 def _decides(linker: Any, top_n: int) -> tuple:

@@ -631,6 +631,20 @@ def test_the_gold_entity_takes_the_place_of_the_last(nlp, linker):
     )
 
 
+@pytest.mark.parametrize("key", ["types", "types_by_label"])
+def test_an_entity_that_the_linker_does_not_allow_is_not_learnt(nlp, linker, key):
+    mentions = [mention for doc in make_docs(nlp) for mention in gold_mentions(doc)]
+    label, types = mentions[0].span.label_, {entity.id: entity.types for entity in ENTITIES}
+    setattr(linker, key, ["Disease"] if key == "types" else {label: ["Disease"]})
+    learnt = [mention.span.text for mention in mentions if types[mention.ids[0]] == ("Disease",)]
+    choices = Choices(linker, KeptCandidates(linker, 3), 3, seed=0).of(mentions)
+    assert [choice.span.text for choice in choices] == learnt and 0 < len(learnt) < len(mentions)
+    assert {kind for choice in choices for entity in choice.candidates for kind in entity.types} == {"Disease"}
+    both = mentions[0]._replace(ids=tuple(types))
+    (choice,) = Choices(linker, KeptCandidates(linker, 12), 12, seed=0).of([both])
+    assert all(choice.right) and not any(choice.wrong)
+
+
 def test_a_choice_reads_what_the_linker_read(nlp, linker, tmp_path):
     """A mention by the other name that has the better score, an abbreviation by its long form; from the file too."""
     doc = nlp.make_doc("After a heart attack (HA) aspirin (zq) helped; HA and zq again.")
