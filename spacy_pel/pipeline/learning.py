@@ -101,5 +101,6 @@ class Learning:
         max_norm = getattr(sgd, "max_gradient_norm", None)
         if self.session is None or not self.session.finish_gradients(max_norm):
             return
+        self.session.rate_comes(getattr(sgd, "learn_rate", None) != 0)
         self.model.finish_update(sgd)
         self._has_learnt()

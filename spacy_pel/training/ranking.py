@@ -19,7 +19,7 @@ from ..models.token_rows import TokenRows
 from .adversarial import ALL, FGSM
 from .gradients import Update, dropped_on_error, finish
 from .losses import CrossEntropyLoss, score_gradient
-from .waiting import waiting_for_mentions
+from .waiting import waiting_for_mentions, waiting_for_rate
 
 LOSS = CrossEntropyLoss()  # over the candidates of a mention: eq. 1
 NEGLIGIBLE = 0.01  # The share of what the loss asks of the scores of a batch that its gradients may leave out
@@ -53,12 +53,14 @@ class RankingSession:
         adversarial: FGSM, or None.
         n_mentions: How many have given gradients since the latest update.
         latest: The latest update; None before the first, and after a batch without mentions.
+        rate_comes: What is told at each update whether the learn rate is over 0.
     """
 
     def __init__(self, model: Model, adversarial: FGSM | None) -> None:
         self.model = model
         self.adversarial = adversarial
         self.latest: Update | None = None
+        self.rate_comes = waiting_for_rate("pel_ranker")
         self._learns = waiting_for_mentions("pel_ranker")
         if adversarial is not None:
             set_layer(model, adversarial.layer, "[components.pel_ranker.adversarial]")

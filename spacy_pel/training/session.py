@@ -34,7 +34,7 @@ from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate, loss_and_gradients, with_origin
-from .waiting import waiting_for_mentions, waiting_for_refresh, waiting_for_targets
+from .waiting import waiting_for_mentions, waiting_for_rate, waiting_for_refresh, waiting_for_targets
 
 
 class LatestDraw(NamedTuple):
@@ -83,6 +83,7 @@ class TrainingSession:
         latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
         latest_batch: The candidates that the mentions of the latest batch, or of its last part, were trained against.
         latest_draw: Their hard negatives, if there are any.
+        rate_comes: What is told at each update whether the learn rate is over 0.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class TrainingSession:
         self._targets = {} if distillation is None else distillation.targets()
         self._targets_come = None if distillation is None else waiting_for_targets(distillation.path)
         self._n_taught = 0  # mentions that have targets
+        self.rate_comes = waiting_for_rate("pel_linker")
         self._learns = waiting_for_mentions("pel_linker")
         self._refreshed = waiting_for_refresh()
         if objective.adversarial is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 UPDATES = 50  # without any mention that could be learnt from, before a training says so
+RATES = 5  # updates at a learn rate of 0 at the beginning, before a training says so
 BATCHES = 20  # without any mention that a ranker has scored, before a training says so
 
 
@@ -36,6 +37,15 @@ def waiting_for_mentions(factory: str) -> WaitingFor:
         f"{factory} has learnt nothing in its first {UPDATES} updates: none of their mentions has an id of the KB. "
         "Check the kb_id of the mentions in the training corpus, and where use_gold_ents = false, that the entities "
         "that the pipeline finds are mentions of it.",
+    )
+
+
+def waiting_for_rate(factory: str) -> WaitingFor:
+    """What waits, update by update, for the first learn rate of a `factory` over 0."""
+    return WaitingFor(
+        RATES,
+        f"{factory} has learnt nothing in its first {RATES} updates: the learn rate of the optimizer is 0. A warm-up "
+        "begins so; call optimizer.step_schedules() after each update, as `spacy train` does.",
     )
 
 

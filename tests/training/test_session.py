@@ -32,6 +32,8 @@ from spacy_pel.search.search import Queries
 from spacy_pel.training import session
 from spacy_pel.training.callbacks import RefreshNegatives
 from spacy_pel.training.layouts import TrainingBatch
+from spacy_pel.training.negatives import RandomNegatives
+from spacy_pel.training.optimizer import AdamW, make_warmup_linear
 
 
 @pytest.fixture
@@ -301,6 +303,29 @@ def test_a_training_that_learns_nothing_says_so_once(pipeline):
         train(nlp, nothing, optimizer, 49)
         train(nlp, examples, optimizer, 1)
         train(nlp, nothing, optimizer, 60)
+
+
+def test_a_learn_rate_that_stays_0_is_told_once(pipeline):
+    nlp, linker, examples, _ = pipeline
+    linker.objective = replace(linker.objective, negatives=RandomNegatives(4))
+    optimizer = AdamW(make_warmup_linear(1e-3, 1000))
+    with pytest.warns(UserWarning) as warned:
+        train(nlp, examples[:1], optimizer, 12)
+    (told,) = warned
+    assert "the learn rate of the optimizer is 0" in str(told.message) and "step_schedules()" in str(told.message)
+    linker.session = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(6):
+            train(nlp, examples[:1], optimizer, 1)
+            optimizer.step_schedules()
+        linker.session = None
+        optimizer.learn_rate = 0.0
+        train(nlp, examples[:1], optimizer, 4)
+        optimizer.learn_rate = 1e-3
+        train(nlp, examples[:1], optimizer, 1)
+        optimizer.learn_rate = 0.0  # as at the end of a schedule
+        train(nlp, examples[:1], optimizer, 6)
 
 
 def test_hard_negatives_that_nothing_refreshes_are_told_once(pipeline):
