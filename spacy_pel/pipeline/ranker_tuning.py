@@ -51,8 +51,8 @@ class TunedRanker(NamedTuple):
         weight: Of the linker's score beside the ranker's.
         before: Recall@1 of the linker, on the mentions that were tuned on.
         alone: That by the scores of the ranker alone.
-        after: That with both.
-        nil: The NIL threshold and what it reaches; None where the linker goes on to decide, since NIL mentions were too
+        after: That with both, of the mentions that are ranked anew, and of the linker for the others (see `below`).
+        nil: The NIL threshold and what is reached with it, so ranked; None where the linker goes on to decide, since NIL mentions were too
             few or the ranker is no better at it.
         elsewhere: The F1 of the NIL class on other documents, if the ranker decides.
         by_linker: The same for what the linker holds its threshold against.
@@ -143,20 +143,22 @@ def fit_ranker(ranking: Ranking, kb: Any, gain: float | None = None) -> tuple[Ra
         _check_probabilities(ranking.links)
     weight = _weight(ranking)
     found = _decision(ranking, weight, kb)
-    before, alone, after = (
+    before, alone, both = (
         Outcomes.of(ranking.ranked(own), kb) for own in (None, RankTuned(), RankTuned(weight=weight))
     )
-    costs = _costs(ranking.links, before, after)
+    costs = _costs(ranking.links, before, both)
     tuned = replace(found.tuned, rerank_below=_below(costs, gain))
+    ranked = ranking.ranked(tuned)
+    after = Outcomes.of(ranked, kb)
     return tuned, TunedRanker(
         weight=weight,
         before=_recall(before),
         alone=_recall(alone),
         after=_recall(after),
-        nil=found.nil,
+        nil=found.nil and _reached(found.nil, after, ranked),
         elsewhere=found.elsewhere,
         by_linker=found.by_linker,
-        link_ece=calibration_metrics(ranking.ranked(tuned))["link_ece"],
+        link_ece=calibration_metrics(ranked)["link_ece"],
         costs=costs,
         below=tuned.rerank_below,
         too_few=found.too_few,
@@ -180,6 +182,21 @@ def _check_probabilities(links: Sequence[Link]) -> None:
 def _recall(outcomes: Outcomes) -> float:
     """Recall@1 of the mentions in the KB."""
     return float((outcomes.rank[~outcomes.nil] == 1).mean())
+
+
+def _reached(nil: NilThreshold, outcomes: Outcomes, ranked: Sequence[RankedMention]) -> NilThreshold:
+    """`nil` with what the `ranked` mentions (n,), whose `outcomes` these are, reach as they are linked: not all of them
+    by its threshold."""
+    called = np.array([one.called_nil for one in ranked], dtype=bool)
+    n_right, n_called = int((called & outcomes.nil).sum()), int(called.sum())
+    right = outcomes.rank == 1
+    return nil._replace(
+        precision=n_right / max(n_called, 1),
+        recall=n_right / nil.n_nil,
+        f1=2 * n_right / (n_called + nil.n_nil),
+        recall_at_1=_recall(outcomes),
+        linked_right=float((right & ~called)[~outcomes.nil].mean()),
+    )
 
 
 def _weight(ranking: Ranking) -> float:

@@ -794,6 +794,19 @@ def test_nil_is_measured_as_it_is_linked(nlp, linker, ranker, monkeypatch):
     assert (found["nil_precision"], found["nil_recall"]) == (both / sum(linked_as), both / sum(gold))
 
 
+@pytest.mark.parametrize("gain", [None, 0.0])
+def test_what_tuning_tells_is_of_the_ranker_that_it_keeps(nlp, linker, ranker, monkeypatch, gain):
+    docs = repeated(nlp)
+    linker.tune_nil(docs, by_score=True)
+    Knows(monkeypatch)
+    tuned = ranker.tune(docs, gain=gain)
+    found = evaluate(nlp, docs)
+    assert tuned.after == pytest.approx(found["recall_at_1"]) == pytest.approx(tuned.nil.recall_at_1)
+    assert (tuned.after < tuned.costs[-1].recall_at_1) == (gain is not None)
+    assert tuned.nil[1:4] == pytest.approx((found["nil_precision"], found["nil_recall"], found["nil_f1"]))
+    assert tuned.nil.right == pytest.approx(found["all_recall_at_1"])
+
+
 def test_with_few_nil_mentions_the_linker_decides(nlp, linker, ranker, monkeypatch):
     Knows(monkeypatch)
     tuned = ranker.tune(make_docs(nlp))
