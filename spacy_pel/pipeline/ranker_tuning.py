@@ -52,8 +52,8 @@ class TunedRanker(NamedTuple):
         before: Recall@1 of the linker, on the mentions that were tuned on.
         alone: That by the scores of the ranker alone.
         after: That with both, of the mentions that are ranked anew, and of the linker for the others (see `below`).
-        nil: The NIL threshold and what is reached with it, so ranked; None where the linker goes on to decide, since NIL mentions were too
-            few or the ranker is no better at it.
+        nil: The NIL threshold and what is reached with it, so ranked; None where the linker goes on to decide, since
+            NIL mentions were too few or the ranker is no better at it.
         elsewhere: The F1 of the NIL class on other documents, if the ranker decides.
         by_linker: The same for what the linker holds its threshold against.
         link_ece: The expected calibration error of the probabilities.

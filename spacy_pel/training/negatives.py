@@ -87,6 +87,7 @@ class NegativeSampler(ABC):
     def __post_init__(self) -> None:
         check_count(SECTION, "n", self.n, least=1 if self.percent_hard else 0, most=MOST_NEGATIVES)
         check_number(SECTION, "p", self.percent_hard, least=0, most=100)
+        self._check_mixture()
         check_flag(SECTION, "in_batch", self.in_batch, optional=True)
         check_choice(SECTION, "draw", self.draw, get_args(Draw))
         check_count(SECTION, "pool", self.pool)
@@ -101,6 +102,17 @@ class NegativeSampler(ABC):
                 f"{SECTION}: rescored = {self.rescored} is less than the {self.depth} best wrong entities that are "
                 "wanted of them; make it larger, or 0."
             )
+
+    def _check_mixture(self) -> None:
+        """Check that a mixture has negatives of both kinds, hard and random."""
+        if self.percent_hard in (0, 100) or 0 < self.n_hard < self.n:
+            return
+        least = 50 // self.n + 1
+        advice = f"make p {least} to {100 - least}, or n larger" if self.n > 1 else "make n larger"
+        raise PelError(
+            f"{SECTION}: of n = {self.n} negatives p = {self.percent_hard} per cent are {self.n_hard}, so that none is "
+            f"{'random' if self.n_hard else 'hard'}; {advice} (p = 0 and p = 100 ask for one kind)."
+        )
 
     @property
     def n_hard(self) -> int:
@@ -223,7 +235,7 @@ class MixedNegatives(NegativeSampler):
 
     Attributes:
         n: Negatives a mention.
-        p: How many per cent of them are hard.
+        p: How many per cent of them are hard: between 0 and 100, one at least, and not all.
         draw: See `NegativeSampler.draw`.
         pool: The best-scoring wrong entities that "sample" and "iid" draw from.
         in_batch: Whether the correct entities of a batch's other mentions are negatives too; None: as the layout has

@@ -104,6 +104,23 @@ def test_settings_that_make_no_sense(settings):
         MixedNegatives(**settings)
 
 
+@pytest.mark.parametrize(
+    ("n", "p", "advice"),
+    [
+        (4, 10, "none is hard; make p 13 to 87, or n larger"),
+        (8, 95, "none is random; make p 7 to 93, or n larger"),
+        (1, 50, "none is random; make n larger"),
+    ],
+)
+def test_a_mixture_has_both_kinds(n, p, advice):
+    with pytest.raises(PelError, match=advice):
+        MixedNegatives(n, p=p)
+    least = 50 // n + 1
+    for found in [MixedNegatives(n, p=share) for share in (least, 100 - least)] if n > 1 else ():
+        assert 0 < found.n_hard < n
+    assert [MixedNegatives(n, p=share).n_hard for share in (0, 100)] == [0, n]
+
+
 @pytest.mark.parametrize("p", [0, 50, 100])
 def test_independent_draws_come_with_their_probability(p):
     """Of 5 entities, 2 of them correct: each other one is drawn as often as its q says."""
