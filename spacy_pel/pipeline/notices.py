@@ -113,6 +113,15 @@ def warn_of_other_scores(ranker: Any) -> None:
         )
 
 
+def warn_of_no_probabilities(ranker: str, linker: str) -> None:
+    """Warn that `rerank_below` of the component `ranker` finds no probability of the component `linker`."""
+    warnings.warn(
+        f"{ranker} ranks mentions anew whatever its rerank_below, since {linker} gives them no probability: run "
+        "`python -m spacy pel tune-nil` on the pipeline first.",
+        stacklevel=4,
+    )
+
+
 def warn_of_dropped_threshold(name: str) -> None:
     """Warn that the NIL threshold of the component `name` was dropped."""
     warnings.warn(f"{name}: dropped the NIL threshold of another index; tune it again.", stacklevel=3)

@@ -16,7 +16,7 @@ from ..mentions.links import Link
 from ..models.cross_encoder import score_pairs
 from ..search.find import reread
 from ..tuning.ranking import RankTuned, decided, in_order, is_doubtful
-from .notices import warn_of_other_scores
+from .notices import warn_of_no_probabilities, warn_of_other_scores
 
 AT_ONCE = 256  # mentions whose pairs are made at once
 
@@ -24,6 +24,7 @@ AT_ONCE = 256  # mentions whose pairs are made at once
 class CanRank(Protocol):
     """What ranks: a `pel_ranker`."""
 
+    name: str
     model: Model
     settings: Any
     tuned: RankTuned
@@ -36,9 +37,11 @@ class CanRank(Protocol):
 
 def rerank(ranker: CanRank, spans: Sequence[Span], links: Sequence[Link]) -> list[Link]:
     """See `PelRanker.rerank`."""
-    ranker.require_linker()
+    linker = ranker.require_linker()
     warn_of_other_scores(ranker)
     below = doubted_below(ranker)
+    if below is not None and any(link.candidates and link.probability is None for link in links):
+        warn_of_no_probabilities(ranker.name, linker.name)
     doubtful = [i for i, link in enumerate(links) if link.candidates and is_doubtful(link, below)]
     found = scores_of(ranker, [spans[i] for i in doubtful], [links[i] for i in doubtful])
     scores = {i: own for i, own in zip(doubtful, found, strict=True) if np.isfinite(own).any()}  # others: not in the KB

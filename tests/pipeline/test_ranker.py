@@ -251,6 +251,22 @@ def test_only_doubtful_mentions(nlp, linker, ranker, monkeypatch):
     assert ranker.rerank(spans, links)[1] == links[1] and len(scores.seen) == 2
 
 
+def test_a_linker_without_probabilities_is_told(nlp, linker, ranker, monkeypatch):
+    (span, *_) = make_docs(nlp)[0].ents
+    (link,) = linker.links(linker.find([span], 6))
+    Scores(monkeypatch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker.rerank([span], [link])
+        ranker.rerank_below = 0.9
+        ranker.rerank([span, span], [link._replace(probability=0.5), Link(NIL, [])])
+    with pytest.warns(UserWarning, match="pel_linker gives them no probability: run `python -m spacy pel tune-nil`"):
+        nlp(span.doc)
+    with pytest.warns(UserWarning) as said:
+        ranker.rerank([span], [link])
+    assert len(said) == 1 and said[0].filename == __file__
+
+
 def test_an_entity_that_the_kb_has_lost_goes_behind(nlp, linker, ranker):
     (span, *_) = make_docs(nlp)[0].ents
     (link,) = linker.links(linker.find([span], 6))
