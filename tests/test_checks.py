@@ -99,7 +99,7 @@ WRONG = [
     ("first", of(MixedCorpus, "first", mentions=list, aliases=list), COUNT),
     ("dropout", of(HFEncoder, "dropout", name="x"), (*NUMBER, -1, 1)),
     ("name", HFEncoder, [5, None, ["x"]]),
-    ("learn_rate", AdamW, ("5", None, math.nan, math.inf, -1, True)),
+    ("learn_rate", AdamW, ("5", None, math.nan, math.inf, -1, True, [])),
     *((key, of(AdamW, key, learn_rate=0.1), (*NUMBER, -1, 1)) for key in ("beta1", "beta2")),
     ("eps", of(AdamW, "eps", learn_rate=0.1), (*NO_NUMBERS, 0, -1)),
     ("weight_decay", of(AdamW, "weight_decay", learn_rate=0.1), (*NO_NUMBERS, -1)),

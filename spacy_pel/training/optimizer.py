@@ -54,7 +54,7 @@ class AdamW(Optimizer):
             check_number(SECTION, key, decay, least=0, most=LARGEST_DECAY)
         check_number(SECTION, "eps", eps, over=0)
         check_number(SECTION, "weight_decay", weight_decay, least=0)
-        if isinstance(learn_rate, str) or not isinstance(learn_rate, Iterable):
+        if isinstance(learn_rate, str) or not isinstance(learn_rate, Iterable) or learn_rate == []:
             check_number(SECTION, "learn_rate", learn_rate, least=0)
         super().__init__(
             learn_rate, L2=weight_decay, beta1=beta1, beta2=beta2, eps=eps, grad_clip=0.0, use_averages=False
