@@ -23,6 +23,7 @@ from ..kb.kinds import ENTITY
 from ..mentions.extensions import set_extensions
 from ..mentions.gold import check_gold_ids, gold_mentions
 from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
+from ..mentions.noted import NotedDocs
 from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
 from .arguments import check_attribute, check_ranked
@@ -65,6 +66,7 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
         tuned: What was tuned on mentions, or on names of the KB.
         session: The training that is going on, or None.
         scorer: What `score` calls, or None.
+        noted: The Docs that it has linked, and where it kept ids that were there.
     """
 
     model: Model
@@ -90,6 +92,7 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
         self._loss: Loss | None = None  # that of the objective, with the origin that a session has fitted
         self.scorer = scorer
         self._kb_lost, self._fingerprints = None, {}
+        self.noted = NotedDocs()
         set_extensions(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -150,9 +153,11 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link] | None]) -> None:
         """Write what `predict` found to the Docs."""
+        key, overwrite = self.settings.spans_key, self.settings.overwrite
         for doc, links in zip(docs, scores, strict=True):
             if links is not None:
-                write_links(doc, links, self.settings.spans_key, overwrite=self.settings.overwrite)
+                self.noted.note(doc, [] if overwrite else [span for span in mentions_of(doc, key) if span.kb_id])
+                write_links(doc, links, key, overwrite=overwrite)
 
     @property
     def threshold(self) -> float | None:

@@ -5,6 +5,7 @@ Every `spacy.blank` imports it, so it imports spaCy only; torch and transformers
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,7 +182,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
     # --- ranking ---
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Link]]:
-        """Rank the candidates of the mentions of `docs`.
+        """Rank the candidates of the mentions of `docs`, but for those whose ids the linker has just kept, as it does
+        with `overwrite = false`.
 
         Returns:
             For every Doc its links.
@@ -193,14 +195,17 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         linker = self.require_linker()
         key, shown = linker.settings.spans_key, linker.settings.max_candidates
         spans = [mentions_of(doc, key) for doc in docs]
-        before = [link for doc in docs for link in links_of(doc, key)]
-        if not linker.outdated and not all(link.kb_id for link in before):
+        links = [link for doc in docs for link in links_of(doc, key)]
+        if not linker.outdated and not all(link.kb_id for link in links):
             warn_of_no_links(self.name, linker.name)
+        wanted = {i: span for i, span in enumerate(chain(*spans)) if not linker.noted.has_kept(span)}
+        before = [links[i] for i in wanted]
         if not linker.outdated and linker.listener_map.get(self.name) is not self:
-            before = self._with_more([span for own in spans for span in own], before)
-        ranked = iter(self.rerank([span for own in spans for span in own], before))
-        links = [[next(ranked) for _ in own] for own in spans]
-        return [[link._replace(candidates=link.candidates[:shown]) for link in own] for own in links]
+            before = self._with_more(list(wanted.values()), before)
+        for i, link in zip(wanted, self.rerank(list(wanted.values()), before), strict=True):
+            links[i] = link._replace(candidates=link.candidates[:shown])
+        found = iter(links)
+        return [list(islice(found, len(own))) for own in spans]
 
     def _with_more(self, spans: Sequence[Span], before: Sequence[Link]) -> list[Link]:
         """What the linker says of mentions that it has linked without the ranker in view, with as many candidates as

@@ -31,7 +31,7 @@ from spacy_pel.evaluation.evaluate import evaluate
 from spacy_pel.kb.entity import NIL, Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.mentions.gold import gold_mentions
-from spacy_pel.mentions.links import Link
+from spacy_pel.mentions.links import Link, mentions_of
 from spacy_pel.models.encoder import freeze
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.pretrained import encoder_of
@@ -200,6 +200,38 @@ def test_groups_of_spans(nlp, linker, monkeypatch):
     doc = nlp(doc)
     for span, candidates in zip(doc.spans["mine"], doc.spans["mine"].attrs["kb_ents"], strict=True):
         assert span.kb_id_ == candidates[0][0] == min(id_ for id_, _ in candidates) and len(candidates) == 3
+
+
+@pytest.mark.parametrize("key", [None, "mine"])
+def test_ids_that_the_linker_keeps_are_kept(nlp, linker, monkeypatch, key):
+    linker.spans_key, linker.overwrite = key, False
+    doc = nlp.make_doc("Aspirin after a heart attack and aspirin.")
+    places = (0, 1), (3, 5), (6, 7)
+
+    def spans(*kb_ids):
+        return [Span(doc, *place, label="X", kb_id=kb_id) for place, kb_id in zip(places, kb_ids, strict=True)]
+
+    def ids():
+        return [span.kb_id_ for span in mentions_of(doc, key)]
+
+    def run(*given):
+        if key is None:
+            doc.ents = given
+        else:
+            doc.spans[key] = given
+        nlp(doc)
+        return ids()
+
+    Scores(monkeypatch, "D014262")
+    linker.max_candidates = 12
+    of_another = spans("D008094", "", "")
+    of_another[0]._.kb_ents = [("D014262", 0.9), ("D008094", 0.8)]
+    first = run(*of_another)
+    assert first[0] == "D008094" and first[1:] == ["D014262"] * 2, "none of which was there before"
+    assert run(*mentions_of(doc, key)) == first
+    assert run(*spans("D001241", "D008094", "NIL")) == ["D001241", "D008094", "NIL"], "whatever kb_ents say"
+    linker.overwrite = True
+    assert run(*mentions_of(doc, key)) == ["D014262"] * 3
 
 
 def test_the_long_form_is_read(nlp, linker, ranker, monkeypatch):
