@@ -44,7 +44,8 @@ def find_for(
         PelError: Without a KB and its index, and for a KB of format 2, whose names have no index.
     """
     settings = linker.settings
-    reading = Reading(settings.top_k + deeper, None, settings.allowed_for, resolve_abbreviations)
+    depth, lang = settings.top_k + deeper, linker.vocab.lang
+    reading = Reading(depth, None, settings.allowed_for, resolve_abbreviations, lang=lang)
     search = search_of(linker.model, linker.kb, linker.fingerprints, NO_NAMES, settings, compare_names=True)
     return find_mentions(
         lambda spans: find(linker.model, linker.kb, search, spans, reading),

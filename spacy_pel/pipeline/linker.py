@@ -215,7 +215,8 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
 
         settings = self.settings
         linked_in = partial(mentions_of, spans_key=settings.spans_key) if settings.resolve_abbreviations else None
-        return Reading(settings.top_k, None, settings.allowed_for, settings.resolve_abbreviations, linked_in)
+        how = settings.allowed_for, settings.resolve_abbreviations, linked_in, self.vocab.lang
+        return Reading(settings.top_k, None, *how)
 
     def links(self, found: "Sequence[Found]") -> list[Link]:
         """What mentions are linked to under the threshold in force, where this was found for them."""

@@ -34,6 +34,7 @@ class Reading(NamedTuple):
         resolve_abbreviations: Whether an abbreviation is read by its long form.
         linked_in: The mentions of a Doc, among which another name of one may stand, as it may among those that are
             searched; None: other names are not read.
+        lang: The code of the language of Docs that say none.
     """
 
     depth: int
@@ -41,6 +42,7 @@ class Reading(NamedTuple):
     allowed_for: AllowedFor
     resolve_abbreviations: bool
     linked_in: Callable[[Doc], Sequence[Span]] | None = None
+    lang: str = ""
 
 
 def find(model: Model, kb: KnowledgeBase, search: Search, spans: Sequence[Span], reading: Reading) -> list[Found]:
@@ -122,12 +124,13 @@ def _find(
     found = [Found([], np.empty(0, dtype=np.float32), {}, span) for span in spans]
     vectors, places = encode_spans(model, spans)
     place_of = places.tolist()
-    for allowed in dict.fromkeys(wanted):
-        numbers = [i for i, own in enumerate(wanted) if own == allowed and place_of[i] != UNREADABLE]
+    together = [(own, span.doc.lang_ or reading.lang) for own, span in zip(wanted, spans, strict=True)]
+    for allowed, lang in dict.fromkeys(together):
+        numbers = [i for i, own in enumerate(together) if own == (allowed, lang) and place_of[i] != UNREADABLE]
         if not numbers:
             continue
         text_of = {place_of[i]: spans[i].text for i in numbers}
-        queries = Queries(list(text_of.values()), vectors[np.array(list(text_of))], spans[0].doc.lang_)
+        queries = Queries(list(text_of.values()), vectors[np.array(list(text_of))], lang)
         said, named = _searched(kb, search, queries, reading.depth, allowed, reading.keep)
         if reading.keep is not None and reading.keep > reading.depth:
             _, deeper = _searched(kb, search, queries, reading.keep, allowed, reading.keep)

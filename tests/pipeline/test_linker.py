@@ -7,6 +7,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from spacy.cli.find_threshold import find_threshold
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 from spacy.util import ignore_error, raise_error
+from spacy.vocab import Vocab
 from thinc.api import Config
 from tiny import (
     ENTITIES,
@@ -39,6 +41,7 @@ from spacy_pel.mentions.gold import GOLD_GROUP
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.encoding import encode_spans
 from spacy_pel.search import find
+from spacy_pel.search.parts import EXACT
 from spacy_pel.tuning.ranking import RankTuned
 from spacy_pel.tuning.tuned import Tuned
 
@@ -306,6 +309,14 @@ def test_mentions_of_several_filters_are_encoded_once(trained, monkeypatch):
     filtered = linker.rank(spans, 3)
     linker.types_by_label = {}
     assert asked == [len(spans)] * 2 and filtered[2::3] == expected[2::3] and filtered[0] != filtered[1]
+
+
+def test_each_mention_is_searched_in_the_language_of_its_doc_or_else_of_the_linker(trained):
+    linker, vocabs = trained.get_pipe("pel_linker"), [trained.vocab, spacy.blank("de").vocab, Vocab()]
+    spans = [Span(Doc(vocab, words=["Naloxones"]), 0, 1, label="X") for vocab in vocabs]
+    for order in permutations(range(3)):
+        found = dict(zip(order, linker.find([spans[i] for i in order], 3), strict=True))
+        assert [found[i].parts[EXACT].max() for i in range(3)] == [1, 0, 1]
 
 
 def test_pickle(trained):
