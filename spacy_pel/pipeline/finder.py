@@ -13,7 +13,7 @@ from spacy.language import Language
 from spacy.pipeline import Pipe
 from spacy.pipeline.span_ruler import prioritize_existing_ents_filter, prioritize_new_ents_filter
 from spacy.tokens import Doc, Span, SpanGroup
-from spacy.util import filter_spans, minibatch
+from spacy.util import filter_spans, get_lang_class, minibatch
 
 from ..checks import check_count, check_flag, check_text, text_list
 from ..errors import PelError
@@ -22,6 +22,7 @@ from ..kb.names.name_rules import LABEL, MIN_LENGTH, NameRules
 from ..kb.names.plurals import plurals
 from ..mentions.abbreviations import long_forms
 from ..mentions.stretches import stretches
+from .upstream import ListenedTo
 from .with_settings import WithSettings
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ def make_finder(
     return PelFinder(nlp, name, settings=FinderSettings(**{key: given[key] for key in SETTINGS}), kb_loader=kb)
 
 
-class PelFinder(WithSettings, Pipe):
+class PelFinder(WithSettings, ListenedTo, Pipe):
     """Finds the names and aliases of a KB in texts: the longest stretches of tokens that are one, case aside and a
-    hyphen as good as a space, or in an English pipeline the plural of one; and the abbreviations that a text defines
+    hyphen as good as a space, or in an English text the plural of one; and the abbreviations that a text defines
     for them.
 
     The KB is that of the linker in the pipeline, or one of its own. It is asked on disk whenever a text is read, so
@@ -119,6 +120,7 @@ class PelFinder(WithSettings, Pipe):
         settings: How it finds.
     """
 
+    model = None  # which spaCy wants of what it shows those behind
     setting_names = SETTINGS
 
     def __init__(
@@ -137,7 +139,8 @@ class PelFinder(WithSettings, Pipe):
 
     @property
     def kb(self) -> "KnowledgeBase":
-        """The KB: its own, or that of the linker in the pipeline that the finder was made in.
+        """The KB: its own, or that of the linker behind it; where none of that name is behind it, that of the linker in
+        the pipeline that the finder was made in.
 
         Raises:
             PelError: There is none.
@@ -145,15 +148,21 @@ class PelFinder(WithSettings, Pipe):
         if self._kb_loader is not None:
             self._own_kb = self._own_kb or self._kb_loader()
             return self._own_kb
-        linker: Any = dict(self.nlp.components).get(self.settings.linker)
+        name = self.settings.linker
+        linker: Any = self.listener_map.get(name, dict(self.nlp.components).get(name))
         if not hasattr(linker, "require_kb"):
             what = "is no pel_linker" if linker is not None else "is not in the pipeline"
             raise PelError(
-                f'{self.name} looks for the names in the KB of "{self.settings.linker}", which {what}: add a '
+                f'{self.name} looks for the names in the KB of "{name}", which {what}: add a '
                 f"pel_linker, name yours in [components.{self.name}] linker, or give the finder a KB of its own with "
                 f'[components.{self.name}.kb] @misc = "spacy_pel.KBFromDisk.v1".'
             )
         return linker.require_kb()
+
+    def find_listeners(self, component: Any) -> None:
+        """Remember a linker behind this one. In a pipeline that has it from another it is another linker."""
+        if hasattr(component, "require_kb"):
+            self.listener_map = {**self.listener_map, component.name: component}
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -201,9 +210,18 @@ class PelFinder(WithSettings, Pipe):
         Raises:
             PelError: There is no KB, or no entity has one of the types.
         """
-        settings, kb, lang = self.settings, self.kb, self.nlp.lang or ""
-        stop_words = self.nlp.Defaults.stop_words if settings.stop_words is None else settings.stop_words
-        rules = NameRules(settings.min_length, frozenset(map(str.lower, stop_words)))
+        found: list[list[Span]] = [[] for _ in docs]
+        langs = [doc.lang_ or self.nlp.lang or "" for doc in docs]
+        for lang in dict.fromkeys(langs):
+            places = [i for i, own in enumerate(langs) if own == lang]
+            for i, spans in zip(places, self._find([docs[i] for i in places], lang), strict=True):
+                found[i] = spans + self._short_forms(docs[i], spans)
+        return found
+
+    def _find(self, docs: Sequence[Doc], lang: str) -> list[list[Span]]:
+        """Every stretch of tokens that is a name, for each of `docs`, which are in the language `lang`."""
+        settings, kb = self.settings, self.kb
+        rules = NameRules(settings.min_length, frozenset(map(str.lower, self._stop_words(lang))))
         found: list[list[Span]] = [[] for _ in docs]
         remaining = ((place, one) for place, doc in enumerate(docs) for one in stretches(doc, settings.max_tokens))
         while batch := list(islice(remaining, AT_ONCE)):
@@ -218,7 +236,12 @@ class PelFinder(WithSettings, Pipe):
             for place, one, text in hits:
                 if text in names:
                     found[place].append(Span(docs[place], one.start, one.end, label=settings.label))
-        return [spans + self._short_forms(doc, spans) for doc, spans in zip(docs, found, strict=True)]
+        return found
+
+    def _stop_words(self, lang: str) -> Iterable[str]:
+        if self.settings.stop_words is not None:
+            return self.settings.stop_words
+        return (self.nlp if lang in ("", self.nlp.lang) else get_lang_class(lang)).Defaults.stop_words
 
     def _short_forms(self, doc: Doc, found: list[Span]) -> list[Span]:
         """The abbreviations of those that are `found`, wherever they stand, as `doc` defines them."""

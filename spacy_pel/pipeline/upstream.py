@@ -1,4 +1,4 @@
-"""How components behind a linker get to know it, and it them: the hook that spaCy has for those that listen."""
+"""How components get to know those behind them, and these a linker: the hook that spaCy has for those that listen."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,9 +6,28 @@ from typing import Any
 from ..errors import PelError
 
 
-class Upstream:
-    """What spaCy wants of a component that others listen to (`spacy.ty.ListenedToComponent`). It calls `find_listeners`
-    with each component behind this one, whenever the pipeline has changed.
+class ListenedTo:
+    """What spaCy wants of a component that it is to show those behind (`spacy.ty.ListenedToComponent`). It calls
+    `find_listeners` with each of them, whenever the pipeline has changed.
+
+    Attributes:
+        listener_map: Those behind that matter, by name.
+    """
+
+    listeners: tuple = ()
+    listening_components: tuple = ()  # whose model has a layer that listens: none
+    listener_map: dict[str, Any] = {}  # spaCy sets another on each component  # noqa: RUF012
+
+    def add_listener(self, listener: Any, component_name: str) -> None:
+        """Do nothing: no layer listens."""
+
+    def remove_listener(self, listener: Any, component_name: str) -> bool:
+        """Say that no layer listens."""
+        return False
+
+
+class Upstream(ListenedTo):
+    """A component that makes itself known to those behind that listen to it.
 
     Attributes:
         listener_map: Those that listen, by name.
@@ -18,10 +37,6 @@ class Upstream:
 
     name: str
     session: Any
-
-    listeners: tuple = ()
-    listening_components: tuple = ()  # whose model has a layer that listens: none
-    listener_map: dict[str, Any] = {}  # spaCy sets another on each component  # noqa: RUF012
 
     def find_listeners(self, component: Any) -> None:
         """Make oneself known to `component`, if it wants that."""
@@ -65,10 +80,3 @@ class Upstream:
     def _behind(self) -> Iterator[Any]:
         """Those that listen to this one, and not to another that stands between."""
         return (component for component in self.listener_map.values() if component.linker is self)
-
-    def add_listener(self, listener: Any, component_name: str) -> None:
-        """Do nothing: no layer listens."""
-
-    def remove_listener(self, listener: Any, component_name: str) -> bool:
-        """Say that no layer listens."""
-        return False

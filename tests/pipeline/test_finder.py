@@ -371,6 +371,45 @@ def test_from_another_pipeline(kb):
     assert found(nlp) == FOUND
 
 
+@pytest.mark.parametrize("how", ["source", "config"])
+def test_from_another_pipeline_it_has_the_kb_of_the_linker_behind_it(kb, tmp_path, how):
+    """And the language of the pipeline that it is in, whose plurals and stop words are those of English."""
+    encoder = write_encoder(tmp_path / "encoder")
+    other = make_kb(tmp_path / "other", [Entity("D001241", "zebra"), Entity("2", "der"), Entity("3", "off")])
+    first = spacy.blank("de" if how == "source" else "en")  # in a config spaCy refuses another language
+    first.add_pipe("pel_finder")
+    first.add_pipe("pel_linker", source=make_pipeline(encoder, kb)[0])
+    pipelines = {"pel_finder": first, "pel_linker": make_pipeline(encoder, other)[0]}
+    if how == "source":
+        nlp = spacy.blank("en")
+        for name, source in pipelines.items():
+            nlp.add_pipe(name, source=source)
+    else:
+        for name, source in pipelines.items():
+            source.to_disk(tmp_path / name)
+        components = {name: {"source": str(tmp_path / name)} for name in pipelines}
+        config = {"nlp": {"lang": "en", "pipeline": list(pipelines)}, "components": components}
+        nlp = spacy.util.load_model_from_config(config, auto_fill=True)
+    nlp.to_disk(tmp_path / "both")
+    text, expected = "aspirin, zebras, der, off", ["zebras", "der"]
+    assert found(nlp, text) == found(spacy.load(tmp_path / "both"), text) == expected
+    with nlp.select_pipes(enable="pel_finder"):
+        assert [ent.text for ent in nlp(text).ents] == expected
+    nlp.rename_pipe("pel_linker", "renamed")
+    nlp.get_pipe("pel_finder").linker = "renamed"
+    assert found(nlp, text) == expected
+    nlp.replace_pipe("renamed", "pel_linker", config=make_config()).set_kb(kb)
+    assert found(nlp, text) == ["aspirin"]
+
+
+@pytest.mark.parametrize("change", [("remove_pipe", "pel_linker"), ("rename_pipe", "pel_linker", "other")], ids=repr)
+def test_a_linker_that_has_gone_gives_it_no_kb(kb, change):
+    nlp = with_linker(kb.path)
+    getattr(nlp, change[0])(*change[1:])
+    with pytest.raises(PelError, match=r'KB of "pel_linker", which is not in the pipeline'):
+        found(nlp)
+
+
 def test_pickled(kb):
     nlp = make(kb.path, min_length=2)
     nlp("warm")
