@@ -6,19 +6,26 @@ from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 from spacy.tokens import Doc, Span
+from spacy.vocab import Vocab
 
 Place = tuple[int, int, str, str]
 
 
 class NotedDocs:
     """The Docs that a linker has linked, each with the mentions that had an id and kept it when it last did so. Nothing
-    is on the Doc: copies of it, and Docs from other processes or from a file, are not known."""
+    is on the Doc: copies of it, and Docs from other processes or from a file, are not known.
+
+    Attributes:
+        vocab: That of the latest of them, or None. It is not that of a linker from another pipeline.
+    """
 
     def __init__(self) -> None:
+        self.vocab: Vocab | None = None
         self._kept: WeakKeyDictionary[Doc, frozenset[Place]] = WeakKeyDictionary()
 
     def note(self, doc: Doc, kept: Iterable[Span]) -> None:
         """Remember that `doc` is linked, but for the mentions `kept`."""
+        self.vocab = doc.vocab
         self._kept[doc] = frozenset(map(_place, kept))
 
     def has_linked(self, doc: Doc) -> bool:

@@ -10,11 +10,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
 from ..errors import PelError
 from ..kb.entity import NO_ENTITY
+from .noted import NotedDocs
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
@@ -25,6 +26,9 @@ class HasKb(Protocol):
 
     vocab: Vocab
     kb: KnowledgeBase | None
+    noted: NotedDocs
+
+    def mentions(self, doc: Doc) -> list[Span]: ...
 
 
 _linkers: WeakValueDictionary[int, Any] = WeakValueDictionary()  # in the order in which they were made
@@ -38,7 +42,8 @@ def note_linker(linker: HasKb) -> None:
 
 def xrefs_of(span: Span) -> tuple[str, ...]:
     """The `xrefs` of the entity that `span` is linked to; none of NIL, nor of one that has left the KB. Of several
-    linkers that know the id, one of the Doc's own vocabulary comes first, then the youngest.
+    linkers that know the id, one that has linked the Doc comes first, then one of its vocabulary; of these, one that
+    links `span` and has not only kept its id, then the youngest.
 
     Raises:
         PelError: No linker with a KB is open.
@@ -49,6 +54,14 @@ def xrefs_of(span: Span) -> tuple[str, ...]:
     linkers = [linker for linker in reversed(list(_linkers.values())) if linker.kb is not None]
     if not linkers:
         raise PelError(f'kb_xrefs of "{id}": no pipeline with a KB is open; spacy.load the one that linked this Doc.')
-    linkers.sort(key=lambda linker: linker.vocab is not span.doc.vocab)
+    if len(linkers) > 1:
+        linkers.sort(key=lambda linker: _distance(linker, span))
     known = (linker.kb.get(id) for linker in linkers)
     return next((entity.xrefs for entity in known if entity is not None), ())
+
+
+def _distance(linker: HasKb, span: Span) -> tuple[bool, ...]:
+    """The lower, the likelier it is that `linker` has linked `span`."""
+    doc, noted = span.doc, linker.noted
+    of_vocab = any(vocab is doc.vocab for vocab in (linker.vocab, noted.vocab))
+    return not noted.has_linked(doc), not of_vocab, span not in linker.mentions(doc), noted.has_kept(span)

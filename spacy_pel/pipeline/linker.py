@@ -4,7 +4,6 @@ Every `spacy.blank` imports it, so it imports spaCy only; torch, transformers an
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -134,7 +133,7 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
             PelError: Without a KB that is indexed with this encoder.
         """
         docs = list(docs)
-        mentions = [mentions_of(doc, self.settings.spans_key) for doc in docs]
+        mentions = [self.mentions(doc) for doc in docs]
         if self.outdated:
             if any(mentions):
                 warn_of_training(self.name)
@@ -145,6 +144,10 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
         links = iter(self.linked([span for spans in mentions for span in spans], wanted))
         return [[next(links) for _ in spans] for spans in mentions]
 
+    def mentions(self, doc: Doc) -> list[Span]:
+        """The mentions of `doc` that it links: its entities, or the spans of the group `spans_key`."""
+        return mentions_of(doc, self.settings.spans_key)
+
     def linked(self, spans: Sequence[Span], k: int) -> list[Link]:
         """What `spans` are linked to, with `k` candidates each; NIL without any where their label is discarded."""
         discarded = self.settings.labels_discard
@@ -153,11 +156,11 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link] | None]) -> None:
         """Write what `predict` found to the Docs."""
-        key, overwrite = self.settings.spans_key, self.settings.overwrite
+        overwrite = self.settings.overwrite
         for doc, links in zip(docs, scores, strict=True):
             if links is not None:
-                self.noted.note(doc, [] if overwrite else [span for span in mentions_of(doc, key) if span.kb_id])
-                write_links(doc, links, key, overwrite=overwrite)
+                self.noted.note(doc, [] if overwrite else [span for span in self.mentions(doc) if span.kb_id])
+                write_links(doc, links, self.settings.spans_key, overwrite=overwrite)
 
     @property
     def threshold(self) -> float | None:
@@ -214,7 +217,7 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
         from ..search.find import Reading
 
         settings = self.settings
-        linked_in = partial(mentions_of, spans_key=settings.spans_key) if settings.resolve_abbreviations else None
+        linked_in = self.mentions if settings.resolve_abbreviations else None
         how = settings.allowed_for, settings.resolve_abbreviations, linked_in, self.vocab.lang
         return Reading(settings.top_k, None, *how)
 

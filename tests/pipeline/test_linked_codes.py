@@ -97,6 +97,42 @@ def test_of_several_linkers_the_doc_s_own_comes_first(folder, nlp, tmp_path):
     assert xrefs_of(linked(moved))[0] == ("NEW:1",)
 
 
+def recoded(folder, path, **how):
+    """The saved pipeline with other codes, in a KB at `path`."""
+    nlp = spacy.load(folder, **how)
+    linker = nlp.get_pipe("pel_linker")
+    linker.set_kb(linker.kb.copy_to(path))
+    linker.update_entities([replace(entity, xrefs=("NEW:1",)) for entity in linker.kb.get_many(CODES).values()])
+    return nlp
+
+
+@pytest.mark.parametrize("how", ["source", "vocab"])
+def test_the_linker_that_linked_a_doc_answers_whatever_is_loaded_later(folder, nlp, tmp_path, how):
+    expected = [CODES["D001241"], CODES["D009203"]]
+    if how == "source":
+        source, nlp = nlp, spacy.blank("en")
+        nlp.add_pipe("pel_linker", source=source)
+    doc = linked(nlp)
+    other = recoded(folder, tmp_path / "kb", vocab=nlp.vocab if how == "vocab" else True)
+    assert xrefs_of(doc) == expected and xrefs_of(linked(other)) == [("NEW:1",)] * 2
+    if how == "source":
+        assert xrefs_of(doc.copy()) == expected, "by the vocabulary"
+
+
+def test_of_two_linkers_in_a_pipeline_the_one_that_links_the_span_answers(folder, nlp, tmp_path):
+    nlp.add_pipe("pel_linker", name="two", source=recoded(folder, tmp_path / "kb")).spans_key = "sc"
+    for n_process in (1, 2):
+        docs = make_docs(nlp)[:1]
+        for doc in docs:
+            doc.spans["sc"] = [Span(doc, ent.start, ent.end, label="Y") for ent in doc.ents]
+        for doc in nlp.pipe(docs, n_process=n_process, batch_size=1):
+            assert xrefs_of(doc) == [CODES["D001241"], CODES["D009203"]]
+            assert [span._.kb_xrefs for span in doc.spans["sc"]] == [("NEW:1",)] * 2
+    two = nlp.get_pipe("two")
+    two.spans_key, two.overwrite = None, False
+    assert xrefs_of(linked(nlp)) == [CODES["D001241"], CODES["D009203"]], "whose ids it has kept"
+
+
 def test_without_a_pipeline_it_says_what_to_load(nlp, monkeypatch):
     doc = linked(nlp)
     monkeypatch.setattr(xrefs, "_linkers", type(xrefs._linkers)())
