@@ -138,7 +138,7 @@ def link(
         if format_name == Format.spacy.value:
             texts = read_stored(source, nlp, linker.spans_key)
         else:
-            texts = read_texts(file, format_name, nlp, report.add_broken)
+            texts = read_texts(file, format_name, nlp, report.add_broken, linker.spans_key)
         status = 0
         try:
             for doc, line in piped(nlp, texts, batch_size, n_process):

@@ -130,7 +130,7 @@ class RecordLinker:
         def docs() -> Iterator[tuple[Doc, int]]:
             for number, record in enumerate(records):
                 try:
-                    doc = make_doc(self.nlp, record, text)
+                    doc = make_doc(self.nlp, record, text, self.linker.spans_key)
                 except PelError as error:
                     linked[number] = Linked(None, str(error))
                 else:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, SpanGroup
 
 from ..corpora.docbin import read_docs
 from ..mentions.links import mentions_of
@@ -23,5 +23,6 @@ def read_stored(path: Path, nlp: Language, spans_key: str | None = None) -> Iter
     docs, size = list(read_docs(path, nlp.vocab)), path.stat().st_size
     for number, doc in enumerate(docs, start=1):
         if doc.has_annotation("ENT_IOB") if spans_key is None else spans_key in doc.spans:
-            doc.spans[GIVEN_GROUP] = mentions_of(doc, spans_key)
+            attrs = {} if spans_key is None else doc.spans[spans_key].attrs
+            doc.spans[GIVEN_GROUP] = SpanGroup(doc, name=GIVEN_GROUP, attrs=attrs, spans=mentions_of(doc, spans_key))
         yield doc, Line({"text": doc.text}, size * number // len(docs))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from spacy.language import Language
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 
 from ..errors import PelError
 from ..files.json_lines import parse_object
@@ -33,7 +33,11 @@ class Line(NamedTuple):
 
 
 def read_texts(
-    file: Iterable[bytes], format: str, nlp: Language, on_broken: Callable[[int, PelError], object]
+    file: Iterable[bytes],
+    format: str,
+    nlp: Language,
+    on_broken: Callable[[int, PelError], object],
+    spans_key: str | None = None,
 ) -> Iterator[tuple[Doc, Line]]:
     """Stream what `nlp.pipe(as_tuples=True)` takes: a tokenised Doc and its line. Blank lines are left out.
 
@@ -46,6 +50,7 @@ def read_texts(
         nlp: Gives the tokenizer.
         on_broken: Is called with the number of a line and with what is wrong: it is no UTF-8, no JSON object, has no
             text, has a longer one than `nlp.max_length`, or `ents` that are no spans of it or that overlap.
+        spans_key: That of the linker; with one, `ents` may overlap.
 
     Yields:
         A Doc and its line.
@@ -57,7 +62,7 @@ def read_texts(
             continue
         try:
             record = PARSERS[format](line.rstrip(b"\r\n"))
-            doc = make_doc(nlp, record)
+            doc = make_doc(nlp, record, spans_key=spans_key)
         except PelError as error:
             on_broken(number, error)
         else:
@@ -83,11 +88,11 @@ def make_given_mentions(nlp: Language, name: str, spans_key: str | None = None) 
 
 def _set_given_mentions(spans_key: str | None, doc: Doc) -> Doc:
     if GIVEN_GROUP in doc.spans:
-        given = list(doc.spans.pop(GIVEN_GROUP))
+        given = doc.spans.pop(GIVEN_GROUP)
         if spans_key is None:
-            doc.ents = given
+            doc.ents = list(given)
         else:
-            doc.spans[spans_key] = given
+            doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=given.attrs, spans=list(given))
     return doc
 
 
@@ -107,13 +112,14 @@ def _parse_plain(line: bytes) -> dict[str, Any]:
 PARSERS: dict[str, Callable[[bytes], dict[str, Any]]] = {"jsonl": parse_json, "txt": _parse_plain}
 
 
-def make_doc(nlp: Language, record: dict[str, Any], called: str = "text") -> Doc:
+def make_doc(nlp: Language, record: dict[str, Any], called: str = "text", spans_key: str | None = None) -> Doc:
     """The tokenised text of a record, with its `ents`, if it has any, as `read_texts` puts them.
 
     Args:
         nlp: Gives the tokenizer.
         record: With a `text`.
         called: The name that the text has where the record comes from, for errors.
+        spans_key: As for `read_texts`.
 
     Raises:
         PelError: It has no text, one that is too long, or `ents` that are no spans of it or that overlap.
@@ -126,7 +132,8 @@ def make_doc(nlp: Language, record: dict[str, Any], called: str = "text") -> Doc
     given = record.get("ents")
     if given is None:
         return doc
-    doc.spans[GIVEN_GROUP] = _without_overlap(given_spans(doc, text, given))
+    spans = given_spans(doc, text, given)
+    doc.spans[GIVEN_GROUP] = list(spans) if spans_key is not None else _without_overlap(spans)
     return doc
 
 

@@ -90,6 +90,17 @@ def test_what_was_linked_is_linked_again_the_same(link):
     assert {name: list(column) for name, column in again.items()} == once
 
 
+def test_spans_of_a_group_that_overlap_are_linked_again_too(pipeline, tmp_path):
+    nlp = spacy.load(pipeline, config={"components.pel_linker.spans_key": "sc"})
+    ruler = nlp.add_pipe("span_ruler", first=True, config={"spans_key": "sc"})
+    ruler.add_patterns([{"label": "X", "pattern": form} for form in ("heart attack", "attack")])
+    nlp.to_disk(tmp_path / "linker")
+    link = LinkBatch(str(tmp_path / "linker"))
+    once = link({"text": [ASPIRIN]})
+    assert [text for text, _ in ids(once["ents"][0])] == ["heart attack", "attack"]
+    assert link(once) == once
+
+
 def test_a_column_that_is_not_of_linking_is_not_lost(pipeline):
     batch = {"text": [ASPIRIN], "error": ["mine"]}
     with pytest.raises(PelError, match="column 'error' of its own"):

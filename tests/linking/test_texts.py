@@ -72,6 +72,14 @@ def test_a_broken_line_is_said_to_be_and_passed_over(line, message):
     assert number == 2 and message in error
 
 
+def test_mentions_for_a_group_may_overlap_and_keep_their_order():
+    given = [{"start": 0, "end": 15}, {"start": 8, "end": 15}, {"start": 0, "end": 7}, {"start": 0, "end": 7}]
+    lines = [json.dumps({"text": TEXT, "ents": given}).encode()]
+    ((doc, _),) = read_texts(lines, "jsonl", nlp, pytest.fail, "sc")
+    group = make_given_mentions(nlp, "given", "sc")(doc).spans["sc"]
+    assert [span.text for span in group] == ["Lithium-induced", "induced", "Lithium", "Lithium"]
+
+
 def test_given_mentions_are_widened_to_tokens_and_counted_in_characters():
     given = [
         *({"start": 28, "end": 29, "label": "X"}, {"start": 1, "end": 3, "label": ""}),
