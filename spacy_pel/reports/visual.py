@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -39,8 +40,10 @@ def render_links(
 
     Args:
         docs: What to draw.
-        kb: Where names come from: a `KnowledgeBase`, a linker or a pipeline with one; None to show bare ids.
-        kb_url_template: The address of an entity's page, with {} for its id; None for no hyperlinks.
+        kb: Where names come from: a `KnowledgeBase`, a linker or a pipeline with one; None to show bare ids. Of several
+            linkers in a pipeline, the first that links what is drawn, or else the first.
+        kb_url_template: The address of an entity's page, with {} for its id; None for no hyperlinks. Only addresses of
+            http and https, and relative ones, become hyperlinks.
         spans_key: Draw this group of `doc.spans` in place of the entities; of spans that overlap, the longest.
         options: displaCy's for entities: in `ents` and `colors` "NIL" is a label too.
         page: Whether to make a whole HTML page; in ASCII, so that it needs no encoding declared.
@@ -55,7 +58,7 @@ def render_links(
     """
     if kb_url_template is not None and "{}" not in kb_url_template:
         raise PelError(f'kb_url_template="{kb_url_template}" has no {{}}, where the id goes; put it in')
-    entities, options = _entities(kb), dict(options or {})
+    entities, options = _entities(kb, spans_key), dict(options or {})
     colours = {NIL: NIL_COLOUR} | {label.upper(): colour for label, colour in options.get("colors", {}).items()}
     wanted = options.pop("ents", None)
     labels = None if wanted is None else frozenset(label.upper() for label in wanted)
@@ -72,13 +75,14 @@ def render_links(
     return None
 
 
-def _entities(kb: Any) -> Mapping[str, Any]:
-    """The entities by id that `kb`, a KB or what has one, stands for."""
+def _entities(kb: Any, spans_key: str | None) -> Mapping[str, Any]:
+    """The entities by id that `kb`, a KB or what has one, stands for where the group `spans_key` is drawn."""
     if kb is None:
         return {}
     if isinstance(kb, Language):
         names = [name for name in kb.pipe_names if kb.get_pipe_meta(name).factory == "pel_linker"]
-        kb = kb.get_pipe(names[0]) if names else None
+        linkers: list[Any] = [kb.get_pipe(name) for name in names]
+        kb = next((one for one in linkers if one.spans_key == spans_key), linkers[0] if linkers else None)
     found = getattr(kb, "kb", kb)
     if not isinstance(found, Mapping):
         raise PelError("kb: there is no KB in it to take names from; give linker.kb, or leave it out to show bare ids")
@@ -130,7 +134,13 @@ def _link(kb_id: str, entities: Mapping[str, Any], url: str | None) -> str:
 def _one(kb_id: str, entities: Mapping[str, Any], url: str | None) -> str:
     entity = entities.get(kb_id)
     text = escape(f"{entity.name} · {kb_id}" if entity else kb_id)
-    if url is None or kb_id == NIL:
+    address = None if url is None or kb_id == NIL else url.replace("{}", quote(kb_id, safe=":/#"))
+    if address is None or not _is_of_web(address):
         return f'<span style="{NORMAL}">{text}</span>'
-    address = escape(url.replace("{}", quote(kb_id, safe=":/#")))
-    return f'<a style="{NORMAL}; color: inherit" href="{address}">{text}</a>'
+    return f'<a style="{NORMAL}; color: inherit" href="{escape(address)}">{text}</a>'
+
+
+def _is_of_web(address: str) -> bool:
+    """Whether an address is one of http or https, or relative, and no script that a click runs."""
+    scheme, colon, _ = re.split("[/?#]", "".join(address.split()), maxsplit=1)[0].partition(":")
+    return not colon or scheme.lower() in ("http", "https")

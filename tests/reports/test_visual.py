@@ -79,6 +79,23 @@ def test_everything_is_escaped():
     assert not re.search(r"<b>|<i>|<gone>|a<b|&(?!\w+;|#)", html)
 
 
+@pytest.mark.parametrize(
+    ("template", "id_", "is_link"),
+    [
+        *(("{}", id_, False) for id_ in ("javascript:alert(1)//", "JavaScript:alert(1)", "data:text/html,x", " x:y")),
+        *(
+            ("java\nscript:{}", "D1", False),
+            ("{}", "https://kb.example/D1", True),
+            ("HTTP://kb.example/{}", "a:b", True),
+        ),
+        *(("{}", "D1", True), ("/kb/{}", "a:b", True), ("?id={}", "a:b", True), ("#{}", "javascript:x", True)),
+    ],
+)
+def test_only_addresses_of_the_web_and_relative_ones_are_links(template, id_, is_link):
+    html = render_links(make_doc(("ASA", "DRUG", id_)), kb_url_template=template)
+    assert len(links(html)) == is_link and id_ in unescape(html)
+
+
 def test_ids_alone_and_entities_that_nothing_has_linked():
     html = render_links(make_doc(("ASA", "DRUG", "D1"), ("x", "DRUG", ""), ("both", "DRUG", "D1|D9")))
     assert [text(inner) for _, inner in marks(html)] == ["ASA DRUG D1", "x DRUG", "both DRUG D1 D9"]
@@ -147,6 +164,17 @@ def test_the_names_come_from_a_kb_a_linker_or_a_pipeline(tmp_path):
     doc = make_doc(("MI", "DISEASE", "D009203"))
     for kb in (linker.kb, linker, nlp):
         assert "Myocardial Infarction · D009203" in render_links(doc, kb)
+
+
+def test_of_two_linkers_the_one_of_the_group_that_is_drawn_gives_the_names(tmp_path):
+    nlp = spacy.blank("en")
+    for name, spans_key, entity in (("one", "sc", "Aspirin"), ("two", None, "Acetylsalicylic acid")):
+        kb = make_kb(tmp_path / name, [Entity("D1", entity)])
+        nlp.add_pipe("pel_linker", name=name, config={"spans_key": spans_key}).set_kb(kb)
+    doc = make_doc(("ASA", "DRUG", "D1"))
+    for key, name in ((None, "Acetylsalicylic acid"), ("sc", "Aspirin"), ("third", "Aspirin")):
+        doc.spans.update({} if key is None else {key: list(doc.ents)})
+        assert f"{name} · D1" in render_links(doc, nlp, spans_key=key)
 
 
 @pytest.mark.parametrize(
