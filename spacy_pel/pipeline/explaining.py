@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,21 @@ def explained(linker: Any, span: Span, k: int) -> Explanation:
     """See `PelLinker.explain`."""
     check_explained(span, k)
     if span.label_ in linker.settings.labels_discard:
-        return explain_discarded(span, linker.threshold)
+        return with_kept(linker, span, explain_discarded(span, linker.threshold))
     found = linker.find([span], k)[0]
     allowed = linker.settings.allowed_for(span.label_)
     free = None if allowed is None else _not_allowed(linker, linker.find([span], k, unfiltered=True)[0], allowed)
     (link,) = linker.links([found])
     evidence = evidence_for(found, link, linker.tuned)
-    return explain(span, found, k, link, linker.threshold, linker.require_kb(), free, evidence)
+    told = explain(span, found, k, link, linker.threshold, linker.require_kb(), free, evidence)
+    return with_kept(linker, span, told)
+
+
+def with_kept(linker: Any, span: Span, told: Explanation) -> Explanation:
+    """What is `told`, and whether the linker has kept another id that `span` had."""
+    if span.kb_id_ == told.kb_id or not linker.noted.has_kept(span):
+        return told
+    return replace(told, reason=f"{told.reason}; but it had {span.kb_id_} already, which overwrite = false keeps")
 
 
 def _not_allowed(linker: Any, found: Found, allowed: Allowed) -> Found:

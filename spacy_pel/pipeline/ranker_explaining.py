@@ -13,6 +13,7 @@ from ..search.explanation import Explanation, RankedEntity, held_against
 from ..tuning.decision import strongest
 from ..tuning.ranking import RANKED, decided, in_order, is_doubtful
 from .arguments import check_explained
+from .explaining import with_kept
 from .ranking import doubted_below, scores_of
 
 
@@ -29,7 +30,7 @@ def explained(ranker: Any, span: Span, k: int) -> Explanation:
     (link,) = decided(made, evidence, ranker.in_force)
     fitted = ranker.in_force.in_kb
     own = dict(zip((id_ for id_, _ in before.candidates), scores[0].tolist(), strict=False))
-    return Explanation(
+    told = Explanation(
         span.text,
         link.kb_id,
         _reason(link, before, ranker),
@@ -41,6 +42,7 @@ def explained(ranker: Any, span: Span, k: int) -> Explanation:
         None if fitted is None else link.confidence,
         [] if fitted is None else strongest(fitted, np.asarray(evidence[0]), columns=RANKED),
     )
+    return with_kept(linker, span, told)
 
 
 def _reason(link: Link, before: Link, ranker: Any) -> str:

@@ -234,6 +234,19 @@ def test_ids_that_the_linker_keeps_are_kept(nlp, linker, monkeypatch, key):
     assert run(*mentions_of(doc, key)) == ["D014262"] * 3
 
 
+def test_it_is_explained_that_an_id_is_kept(nlp, linker, ranker):
+    doc = make_docs(nlp)[0]
+    linker.overwrite = False
+    doc.ents = [Span(doc, 2, 3, label="X", kb_id="D-OLD"), Span(doc, 5, 7, label="X")]
+    old, new = nlp(doc).ents
+    for discarded in ([], ["X"]):
+        linker.labels_discard = discarded
+        for one in (linker, ranker):
+            told = one.explain(old)
+            assert told.reason.endswith("; but it had D-OLD already, which overwrite = false keeps")
+            assert "keeps" not in one.explain(new).reason
+
+
 def test_the_long_form_is_read(nlp, linker, ranker, monkeypatch):
     scores = Scores(monkeypatch, "D001281")
     doc = nlp.make_doc("Atrial fibrillation (AF) is common; AF needs treatment.")
