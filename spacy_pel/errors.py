@@ -9,3 +9,9 @@ class PelError(ValueError):
 
     def __str__(self) -> str:
         return visible(super().__str__(), keep="\n\t")
+
+
+def first_line(error: Exception) -> str:
+    """What another library says, without what follows, such as where in its code; the kind of error where it says
+    nothing."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

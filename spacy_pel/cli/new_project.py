@@ -15,6 +15,7 @@ import typer
 from ..corpora.gold_corpus import Format, format_of, read_gold
 from ..errors import PelError
 from .app import command
+from .convert import FOLD
 from .encoder import TEMPLATE, Template, check_encoder, template_of
 from .pipeline import blank, warnings_shown
 from .printing import echo, msg
@@ -33,7 +34,6 @@ BATCH = 32  # of the template's config
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 300, 2, 20  # epochs for about so many steps; each costs a pass over the KB
 # Of a larger KB a training encodes so many entities at a time: a pass over millions takes hours
 LARGE_KB, SAMPLE = 100_000, 20_000
-FOLD = 5
 TUNE_UNTRAINED = (
     '      - "python -m spacy pel tune-lexical training/untrained-linker corpus/dev.spacy --gpu-id ${vars.gpu_id}"\n'
 )

@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import PelError
+from ..errors import PelError, first_line
 from .printing import msg
 
 if TYPE_CHECKING:
@@ -197,7 +198,9 @@ def _import(code: Path) -> None:
     try:
         import_file("python_code", code)
     except Exception as error:
-        raise PelError(f"--code {code} cannot be imported: {error!r}") from error
+        own = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(code)]
+        where = f" (line {own[-1]})" if own else ""
+        raise PelError(f"--code {code} cannot be imported{where}: {error!r}") from error
 
 
 def _load(pipeline: str, with_kb: bool) -> Language:
@@ -212,7 +215,7 @@ def _load(pipeline: str, with_kb: bool) -> Language:
         raise
     except OSError as error:  # spaCy's E050 and E053, or a file of the pipeline that is missing
         if (folder_of(pipeline) / "config.cfg").is_file():
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            reason = first_line(error)
             raise PelError(f"{pipeline} cannot be loaded: {reason}; write it again, or name another") from error
         raise PelError(f"{pipeline} is no pipeline: {_hint(Path(pipeline))}") from error
     except ValueError as error:

@@ -11,7 +11,7 @@ from .pipeline import CODE, GPU_ID, load_linker, warnings_shown, write_tuned
 from .printing import msg
 from .tuning import DEV, SEED, TEXTS, to_tune_on
 
-TOO_FEW = "too few mentions to tell"
+TOO_FEW, OUT_OF_REACH = "too few mentions to tell", "too few draws of them reach the target"
 HELD = "the best score", "the probability that the KB has it"
 
 
@@ -67,7 +67,8 @@ def tune_nil(
             f"one {tuned.right_without:.0%}. Keep it with --force."
         )
 
-    elsewhere, alone = (TOO_FEW if one is None else str(one) for one in (found.elsewhere, found.by_score))
+    nothing = OUT_OF_REACH if target and found.too_few is None else TOO_FEW
+    elsewhere, alone = (nothing if one is None else str(one) for one in (found.elsewhere, found.by_score))
     others = "names" if dev is None else "documents"
     msg.table(
         [

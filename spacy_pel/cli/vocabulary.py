@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import wraps
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -167,7 +168,9 @@ def is_pipeline(path: Path) -> bool:
 def _quoted(value: str | list[str]) -> str:
     if isinstance(value, str):
         return shlex.quote(value)
-    return shlex.quote(",".join(f'"{part}"' if "," in part else part for part in split_values(value)))
+    line = StringIO()
+    csv.writer(line, lineterminator="").writerow(split_values(value))
+    return shlex.quote(line.getvalue())
 
 
 def split_values(values: Several) -> list[str]:

@@ -6,7 +6,7 @@ where a pipeline with the KB is open.
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -54,14 +54,18 @@ def xrefs_of(span: Span) -> tuple[str, ...]:
     linkers = [linker for linker in reversed(list(_linkers.values())) if linker.kb is not None]
     if not linkers:
         raise PelError(f'kb_xrefs of "{id}": no pipeline with a KB is open; spacy.load the one that linked this Doc.')
-    if len(linkers) > 1:
-        linkers.sort(key=lambda linker: _distance(linker, span))
-    known = (linker.kb.get(id) for linker in linkers)
-    return next((entity.xrefs for entity in known if entity is not None), ())
+    linkers.sort(key=lambda linker: _distance(linker, span.doc))
+    for _, equally_far in groupby(linkers, key=lambda linker: _distance(linker, span.doc)):
+        near = list(equally_far)
+        if len(near) > 1:  # to ask for the mentions of a Doc takes long where it has many
+            near.sort(key=lambda linker: (span not in linker.mentions(span.doc), linker.noted.has_kept(span)))
+        known = (linker.kb.get(id) for linker in near)
+        if (entity := next(filter(None, known), None)) is not None:
+            return entity.xrefs
+    return ()
 
 
-def _distance(linker: HasKb, span: Span) -> tuple[bool, ...]:
-    """The lower, the likelier it is that `linker` has linked `span`."""
-    doc, noted = span.doc, linker.noted
-    of_vocab = any(vocab is doc.vocab for vocab in (linker.vocab, noted.vocab))
-    return not noted.has_linked(doc), not of_vocab, span not in linker.mentions(doc), noted.has_kept(span)
+def _distance(linker: HasKb, doc: Doc) -> tuple[bool, bool]:
+    """The lower, the likelier it is that `linker` has linked the mentions of `doc`."""
+    is_its_vocab = any(vocab is doc.vocab for vocab in (linker.vocab, linker.noted.vocab))
+    return not linker.noted.has_linked(doc), not is_its_vocab

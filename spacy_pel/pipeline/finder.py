@@ -4,6 +4,7 @@ Every `spacy.blank` imports it, so it imports spaCy only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -241,7 +242,10 @@ class PelFinder(WithSettings, ListenedTo, Pipe):
     def _stop_words(self, lang: str) -> Iterable[str]:
         if self.settings.stop_words is not None:
             return self.settings.stop_words
-        return (self.nlp if lang in ("", self.nlp.lang) else get_lang_class(lang)).Defaults.stop_words
+        if lang not in ("", self.nlp.lang):
+            with suppress(ImportError):  # a language that spaCy does not know
+                return get_lang_class(lang).Defaults.stop_words
+        return self.nlp.Defaults.stop_words
 
     def _short_forms(self, doc: Doc, found: list[Span]) -> list[Span]:
         """The abbreviations of those that are `found`, wherever they stand, as `doc` defines them."""

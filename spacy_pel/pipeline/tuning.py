@@ -72,7 +72,8 @@ class TunedNil(NamedTuple):
         decision: From all that a search says of a mention to probabilities; None where the score alone decides.
         calibration: From scores to probabilities, which count where there is no `decision`.
         link_ece: The expected calibration error of the probabilities.
-        elsewhere: The F1 of the NIL class on other documents; None where there are too few mentions to tell.
+        elsewhere: The F1 of the NIL class on other documents; None where there are too few mentions to tell, or too few
+            draws of them reach the target.
         by_score: The same where the score alone decides.
         too_few: A sentence that says what was too little; None for enough.
     """

@@ -92,6 +92,13 @@ def test_a_pipeline_that_lacks_a_file(made, tmp_path, lost, message):
     assert code == 1 and f"{tmp_path / 'l'} cannot be loaded: " in output and message in output
 
 
+def test_code_that_fails_is_named_with_the_line_that_does(made, tmp_path):
+    code = tmp_path / "own.py"
+    code.write_text("import re\n\nre.compile('(')\n")
+    failed, output = run("evaluate", made / "linker", made / "corpus.spacy", "--code", code)
+    assert failed == 1 and f"--code {code} cannot be imported (line 3): " in output
+
+
 @pytest.mark.parametrize("command", ["tune-nil", "tune-lexical"])
 def test_a_seed_is_not_negative(made, command):
     code, output = run(command, made / "linker", "--seed", "-1")

@@ -25,7 +25,7 @@ def test_values_with_commas_between_and_within_them(given, values):
 
 
 def test_the_options_of_a_vocabulary_are_read_again_as_they_were_given():
-    read_as = ReadAs(types=['"A, B",C', "it's"], scopes=["EXACT"], strict=True)
+    read_as = ReadAs(types=['"A, B",C', "it's", '"A ""x"", B"'], scopes=["EXACT"], strict=True)
     name, types, *others = shlex.split(read_as.as_options())
-    assert (name, split_values([types])) == ("--types", ["A, B", "C", "it's"])
+    assert (name, split_values([types])) == ("--types", ["A, B", "C", "it's", 'A "x", B'])
     assert others == ["--scopes", "EXACT", "--strict"]

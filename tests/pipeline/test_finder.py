@@ -9,8 +9,10 @@ import sys
 
 import pytest
 import spacy
+from spacy.attrs import LANG
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.util import filter_spans
+from spacy.vocab import Vocab
 from tiny import make_config, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
@@ -390,6 +392,8 @@ def test_from_another_pipeline_it_has_the_kb_of_the_linker_behind_it(kb, tmp_pat
         components = {name: {"source": str(tmp_path / name)} for name in pipelines}
         config = {"nlp": {"lang": "en", "pipeline": list(pipelines)}, "components": components}
         nlp = spacy.util.load_model_from_config(config, auto_fill=True)
+    if how == "source":
+        assert found(first, "zebra, aspirin") == ["zebra"], "spaCy shares the component: the latest pipeline decides"
     nlp.to_disk(tmp_path / "both")
     text, expected = "aspirin, zebras, der, off", ["zebras", "der"]
     assert found(nlp, text) == found(spacy.load(tmp_path / "both"), text) == expected
@@ -400,6 +404,12 @@ def test_from_another_pipeline_it_has_the_kb_of_the_linker_behind_it(kb, tmp_pat
     assert found(nlp, text) == expected
     nlp.replace_pipe("renamed", "pel_linker", config=make_config()).set_kb(kb)
     assert found(nlp, text) == ["aspirin"]
+
+
+def test_in_a_language_that_spacy_does_not_know_it_has_the_stop_words_of_the_pipeline(kb):
+    nlp = with_linker(kb.path)
+    doc = Doc(Vocab(lex_attr_getters={LANG: lambda text: "zz"}), words=["aspirin"])
+    assert [ent.text for ent in nlp.get_pipe("pel_finder")(doc).ents] == ["aspirin"]
 
 
 @pytest.mark.parametrize("change", [("remove_pipe", "pel_linker"), ("rename_pipe", "pel_linker", "other")], ids=repr)

@@ -12,7 +12,7 @@ import faiss
 import numpy as np
 from tqdm import tqdm
 
-from ...errors import PelError
+from ...errors import PelError, first_line
 from .faiss_types import check_head, check_index, check_types
 
 ADDED_AT_ONCE = 50_000  # vectors
@@ -80,11 +80,6 @@ def damage_named(path: Path) -> Iterator[None]:
         raise PelError(
             f"{path}: is damaged ({first_line(error)}); check the KB with `spacy pel kb verify`, or index it again."
         ) from error
-
-
-def first_line(error: Exception) -> str:
-    """What faiss says, without where in its code; the kind of error where it says nothing."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def check_type(index_type: str, dim: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from ...errors import PelError
+from ...errors import PelError, first_line
 from ..numbering import VectorNumbers
 from ..stored_files import appearing
 from .best import best
@@ -26,7 +26,6 @@ from .compressed import (
     UNREADABLE,
     compressed,
     damage_named,
-    first_line,
     inverted_file,
     parameters,
     read_checked,
