@@ -51,7 +51,7 @@ def _training(config: Path, overrides: list[str]) -> tuple[Language, Any, Corpus
     Raises:
         PelError: It is none, or none of a `pel_ranker` that keeps its candidates.
     """
-    from click import NoSuchOption
+    import click
     from spacy.cli._util import parse_config_overrides
     from spacy.schemas import ConfigSchemaTraining
     from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
@@ -66,7 +66,7 @@ def _training(config: Path, overrides: list[str]) -> tuple[Language, Any, Corpus
         settings: Any = nlp.config.interpolate()
         training = registry.resolve(settings["training"], schema=ConfigSchemaTraining)
         (corpus,) = resolve_dot_names(settings, [training["train_corpus"]])
-    except NoSuchOption as error:  # typer knows only its own
+    except click.NoSuchOption as error:  # typer knows only its own
         raise PelError(f"{error.option_name} is no option; change the config by --section.key VALUE") from error
     except (ValueError, ConfigValidationError) as error:
         raise PelError(f"{config}: {error}") from error

@@ -30,7 +30,9 @@ from spacy.util import load_config, load_model_from_config, registry
 from thinc.api import Config
 from tiny import ENTITIES, SENTENCES, make_docs, make_kb, make_pipeline, train, write_encoder
 from transformers import AutoModel, AutoTokenizer
+from typer.testing import CliRunner
 from warm import run_python
+from weasel.util.config import load_project_config
 from zeshel import SPLITS, write_zeshel
 
 from spacy_pel import evaluate, render_links
@@ -82,6 +84,8 @@ def test_the_scripts_and_steps_that_a_project_names_are_there(path):
     lines = [line for command in project["commands"] for line in command["script"]]
     named = [name for line in lines for name in re.findall(r"python (\S+\.py)", line)]
     assert not [name for name in named if not (path.parent / name).is_file()]
+    paths = [path for command in load_project_config(path.parent)["commands"] for path in command.get("deps", [])]
+    assert not [one for one in paths if ", " in one], "neighbours in a list that are nothing but a variable become one"
     steps = {command["name"] for command in project["commands"]}
     assert not {step for workflow in project["workflows"].values() for step in workflow} - steps
 
@@ -1213,7 +1217,12 @@ def test_the_settings_of_a_run_and_its_data_are_noted_with_its_measures(tmp_path
     for part in ("train", "train_in_kb", "tune", "dev", "test"):
         write_docs(tmp_path / "corpus" / f"{part}.spacy", make_docs(spacy.blank("en")))
 
+    vary = typer.Typer()
+    vary.command()(script("vary", "shared").main)
+
     def python(command: str, *given: object) -> None:
+        if command == "../shared/vary.py" and name == "row":
+            assert CliRunner().invoke(vary, list(map(str, given))).exit_code == 0
         if command == "../shared/note_settings.py":
             metrics, settings, kb, encoder, *files = given
             srsly.write_json(metrics, {"recall_at_1": 0.5})
@@ -1222,11 +1231,11 @@ def test_the_settings_of_a_run_and_its_data_are_noted_with_its_measures(tmp_path
     monkeypatch.setattr(own, "python", python)
     (tmp_path / "metrics").mkdir()
 
-    def noted(seed: int = 0, steps: int = 2) -> dict:
+    def noted(seed: int = 0, steps: int = 2, vary: str = "--loss ce") -> dict:
         if name == "nil":
             own.run("a", seed=seed, steps=steps)
         else:
-            own.main("a", Path("configs/small.cfg"), "--loss ce", seed=seed, steps=steps)
+            own.main("a", Path("configs/small.cfg"), vary, seed=seed, steps=steps)
         found = srsly.read_json(tmp_path / "metrics" / f"a-{seed}.json")
         assert found["recall_at_1"] == 0.5
         return found["settings"]
@@ -1237,6 +1246,9 @@ def test_the_settings_of_a_run_and_its_data_are_noted_with_its_measures(tmp_path
 
     first = noted()
     assert differ(first, noted(seed=1)) == [] and differ(first, noted(steps=3)) == ["steps"]
+    if name == "row":
+        assert differ(first, noted(vary="--loss ce --p -1 --n 32")) == [], "those are the defaults"
+        assert differ(first, noted(vary="--loss ce --n 8")) == ["config"]
     write_docs(tmp_path / "corpus" / "dev.spacy", make_docs(spacy.blank("en"), SENTENCES[:2]))
     KnowledgeBase.create(Path("kb"), ENTITIES[:4], overwrite=True)
     (tmp_path / "assets" / "encoder" / "config.json").write_text("{}")
@@ -1395,6 +1407,24 @@ def test_the_curve_is_over_seeds(tmp_path, capsys):
         ["untrained, no annotation", "1", "0.500", "0.500"],
     ]
     assert (tmp_path / "figures" / "curve.svg").is_file()
+
+
+def test_the_curve_is_over_runs_that_differ_in_their_seed_only(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    few = script("few", "few_annotations")
+    one = dict.fromkeys(few.COLUMNS, 0.5) | {"nil_auprc": None}
+    for number, steps in enumerate((150, 2)):
+        own = one | {"abstracts": 10, "steps": steps, "settings": {"steps": steps}}
+        srsly.write_json(tmp_path / f"10-{number}.json", own)
+    for message in ("has no baseline-exact-alias.json: run baselines first", '10-0 and 10-1 differ in "steps"'):
+        with pytest.raises(typer.Exit):
+            few.figure(tmp_path, tmp_path / "curve")
+        assert message in capsys.readouterr().err
+        for name in few.BASELINES:
+            srsly.write_json(tmp_path / f"{name}.json", one)
+    (tmp_path / "10-1.json").unlink()
+    few.figure(tmp_path, tmp_path / "curve")
+    assert "| 10 | 1 | 0.500 |" in capsys.readouterr().out, "where nothing is NIL, too"
 
 
 def linker_with_corpora(folder: Path, monkeypatch, **settings):

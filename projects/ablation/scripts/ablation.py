@@ -115,6 +115,10 @@ def table(metrics: Metrics) -> None:
     """Write and print METRICS/table.md: a row a run, over its seeds the mean, with the least and the greatest. Runs of
     one name and the same steps and rate that differ in anything else are refused."""
     found: list[Any] = [srsly.read_json(path) | {"path": path} for path in sorted(metrics.glob("*.json"))]
+    if strange := [one["path"] for one in found if "run" not in one]:
+        raise typer.BadParameter(f"{strange[0]} is of no run here: move it to another folder")
+    if not found:
+        raise typer.BadParameter(f"{metrics} has no run: run one of the rows first")
     rows = [["", "seeds", "steps", "rate", *COLUMNS]]
     trial = itemgetter("run", "steps", "rate")
     for (name, steps, rate), group in groupby(sorted(found, key=trial), key=trial):

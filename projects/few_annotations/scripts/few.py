@@ -16,8 +16,9 @@ import srsly
 import typer
 from thinc.api import Config
 
-from spacy_pel.cli.table import markdown, over_seeds
+from spacy_pel.cli.table import check_seeds, markdown, over_seeds, read_metrics
 from spacy_pel.corpora.docbin import read_docs, write_docs
+from spacy_pel.errors import PelError
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import gold_of
 
@@ -61,7 +62,7 @@ def run(
     metrics = Path("metrics") / f"{name}.json"
     known = ("--train", folder / "train.spacy") if abstracts else ()
     spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, *gpu)
-    srsly.write_json(metrics, {**srsly.read_json(metrics), "abstracts": abstracts, "steps": steps * learn})
+    note(metrics, abstracts, steps * learn)
     for part in ("linker", "model-best"):
         shutil.rmtree(folder / part, ignore_errors=True)
 
@@ -86,8 +87,16 @@ def names(
         metrics = Path("metrics") / f"names-{number}-{seed}.json"
         known = ("--train", folder / "train.spacy")
         spacy("pel", "evaluate", folder / "linker", "corpus/dev.spacy", *known, "--output", metrics, *gpu)
-        srsly.write_json(metrics, {**srsly.read_json(metrics), "abstracts": number, "steps": 0})
+        note(metrics, number, 0)
     shutil.rmtree(folder / "linker")
+
+
+def note(metrics: Path, abstracts: int, steps: int) -> None:
+    """Write into METRICS how much was learnt from, and what else tells runs of other settings from other seeds."""
+    own = {"abstracts": abstracts, "steps": steps}
+    srsly.write_json(metrics, srsly.read_json(metrics) | own)
+    files = ("configs/few.cfg", "corpus/train.spacy", "corpus/dev.spacy")
+    python("../shared/note_settings.py", metrics, srsly.json_dumps(own), "kb", "assets/encoder", *files)
 
 
 def write_config(folder: Path, abstracts: int, steps: int, seed: int) -> None:
@@ -138,15 +147,15 @@ def figure(
 
     from spacy_pel.reports.plots import save_figure
 
-    runs: dict[str, Any] = {path.stem: srsly.read_json(path) for path in metrics.glob("*.json")}
-    trained: dict[int, list[Any]] = defaultdict(list)
-    named: dict[int, list[Any]] = defaultdict(list)  # nothing trained, and their names learnt
-    for name, one in runs.items():
-        if one.get("steps") or name.startswith("names"):
-            (trained if one["steps"] else named)[one["abstracts"]].append(one)
+    try:
+        runs = seeds_of(metrics)
+    except PelError as error:
+        typer.secho(f"✘ {error}", fg="red", err=True)
+        raise typer.Exit(1) from error
+    trained, named = ({n: own for (kind, n), own in runs.items() if kind == one} for one in ("trained", "names"))
     numbers = sorted(trained)
-    lines = {"untrained, no annotation": [one for name, one in runs.items() if name.startswith("untrained")]}
-    lines |= {label: [runs[name]] for name, label in BASELINES.items()}
+    lines = {"untrained, no annotation": runs.get(("untrained", 0), [])}
+    lines |= {label: runs[name, 0] for name, label in BASELINES.items()}
     drawn = Figure(figsize=(11, 4.5), layout="constrained")
     recall, nil = drawn.subplots(1, 2)
     for number, (key, label) in enumerate(MEASURES.items()):
@@ -156,13 +165,14 @@ def figure(
         bounds = [list(map(bound, values.values())) for bound in (min, max)]
         axes.fill_between(list(values), *bounds, color=colour, alpha=0.2)
     for axes, key in ((recall, "recall_at_1"), (nil, "nil_auprc")):
-        means = [mean(one[key] for one in named[n]) for n in sorted(named)]
-        axes.plot(sorted(named), means, "s--", color="black", label="names learnt, nothing trained")
+        means = {n: own for n in sorted(named) if (own := average(key, named[n])) is not None}
+        axes.plot(list(means), list(means.values()), "s--", color="black", label="names learnt, nothing trained")
     for number, (label, own) in enumerate(lines.items()):
         if own:
             style = {"color": f"C{number + len(MEASURES)}", "linestyle": ":"}
-            recall.axhline(mean(one["recall_at_1"] for one in own), label=label, **style)
-            nil.axhline(mean(one["nil_auprc"] for one in own), label=label, **style)
+            for axes, key in ((recall, "recall_at_1"), (nil, "nil_auprc")):
+                if (value := average(key, own)) is not None:
+                    axes.axhline(value, label=label, **style)
     for axes in (recall, nil):
         axes.set_xscale("symlog", linthresh=10)
         axes.set(xlabel="annotated abstracts", xticks=numbers, xlim=(-2, 1.3 * max(numbers, default=1)))
@@ -182,8 +192,36 @@ def figure(
     typer.echo(text)
 
 
+def seeds_of(metrics: Path) -> dict[tuple[str, int], list[Any]]:
+    """The runs of each kind and number of abstracts. Kinds are trained, names (nothing trained, and those learnt),
+    untrained, and each baseline.
+
+    Raises:
+        PelError: There is none, or some differ in more than their seed.
+    """
+    found: dict[tuple[str, int], dict[str, Any]] = defaultdict(dict)
+    for name, one in read_metrics(metrics).items():
+        kind = "trained" if one.get("steps") else name if name in BASELINES else name.partition("-")[0]
+        found[kind, one.get("abstracts", 0)][name] = one
+    if missing := BASELINES.keys() - {kind for kind, _ in found}:
+        raise PelError(f"{metrics} has no {min(missing)}.json: run baselines first")
+    for seeds in found.values():
+        check_seeds(seeds)
+    return {key: list(seeds.values()) for key, seeds in found.items()}
+
+
+def average(key: str, runs: list[Any]) -> float | None:
+    """The mean of a measure over the runs that have it."""
+    values = [one[key] for one in runs if one[key] is not None]
+    return mean(values) if values else None
+
+
 def spacy(*arguments: object) -> None:
-    if code := subprocess.run([sys.executable, "-m", "spacy", *map(str, arguments)]).returncode:
+    python("-m", "spacy", *arguments)
+
+
+def python(*arguments: object) -> None:
+    if code := subprocess.run([sys.executable, *map(str, arguments)]).returncode:
         raise typer.Exit(code)  # it has said why
 
 

@@ -15,6 +15,7 @@ import typer
 from thinc.api import Config
 
 from spacy_pel.corpora.docbin import read_docs
+from spacy_pel.files.hashes import sha256
 from spacy_pel.mentions.gold import gold_mentions
 
 
@@ -55,8 +56,7 @@ def main(
         spacy("pel", "evaluate", *measured, *known, "--output", output, *gpu)
     files = (config, learnt, *(corpus / f"{part}.spacy" for part in ("train", "tune", "dev")))
     own = encoder or Config().from_disk(config, interpolate=False)["paths"]["encoder"]
-    words = shlex.split(vary)
-    settings = {"steps": steps, **dict(zip(words[::2], words[1::2], strict=True))}
+    settings = {"steps": steps, "config": sha256(folder / "train.cfg")}  # as varied; the rest are overrides
     python("../shared/note_settings.py", output, srsly.json_dumps(settings), kb, own, *files)
 
 
