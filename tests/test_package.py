@@ -5,8 +5,10 @@ from __future__ import annotations
 import configparser
 import inspect
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 from typing import Any
@@ -133,3 +135,26 @@ def test_the_readme_has_the_test_command_that_ci_runs():
     marked = re.search(r"<!-- test command -->\n```bash\n(.*?)\n```\n<!-- end -->", readme, re.S)
     assert marked
     assert marked.group(1) == "python -m pytest -q"
+
+
+def test_the_wheel_has_the_templates_and_the_sdist_no_tests(tmp_path):
+    files = "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"
+    for name in files:
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("spacy_pel", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    commands = "egg_info", "build_py", "sdist", "--formats=tar"
+    run = subprocess.run(
+        [sys.executable, "-c", "import setuptools; setuptools.setup()", *commands],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0 and "absent from" not in run.stdout + run.stderr, run.stderr
+    assert (tmp_path / "build" / "lib" / "spacy_pel" / "cli" / "templates" / "train.cfg").is_file()
+    (sdist,) = (tmp_path / "dist").glob("*.tar")
+    with tarfile.open(sdist) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert {"constraints.txt", "CHANGELOG.md", "spacy_pel/cli/templates/train.cfg"} <= names
+    assert not [name for name in names if name.startswith("tests")]
