@@ -31,21 +31,21 @@ class TuningContext(NamedTuple):
 
     Attributes:
         build: The id of the KB's build.
-        path: Where the KB was.
         entities: How many it had.
         lexical: What names counted, as a dict of weights; None for nothing.
         vectors: Which vectors were searched.
         precision: How mentions were encoded, see `scored_in`.
         top_k: How many candidates were searched; None: not known.
+        path: Where the KB is; not written, and so empty where this was read.
     """
 
     build: str
-    path: str
     entities: int
     lexical: dict[str, float] | None
     vectors: str = "entity"
     precision: str = "float"
     top_k: int | None = None
+    path: str = ""
 
     @classmethod
     def of(
@@ -58,7 +58,7 @@ class TuningContext(NamedTuple):
     ) -> TuningContext:
         """The context that `kb`, the weights in force and the settings `vectors`, `precision` and `top_k` make."""
         lexical = None if weights is None else weights.as_setting()
-        return cls(kb.meta["build"], str(kb.path), len(kb), lexical, vectors, scored_in(precision), top_k)
+        return cls(kb.meta["build"], len(kb), lexical, vectors, scored_in(precision), top_k, str(kb.path))
 
     @classmethod
     def of_linker(cls, linker: Any, weights: NameWeights | None) -> TuningContext:
@@ -67,15 +67,26 @@ class TuningContext(NamedTuple):
         return cls.of(linker.kb, weights, settings.vectors, precision, settings.top_k)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is written of it; nothing of what is not known."""
-        return {key: value for key, value in self._asdict().items() if key != "top_k" or value is not None}
+        """What is written of it; nothing of what is not known, nor where the KB is."""
+        left_out = {"path"} if self.top_k is not None else {"path", "top_k"}
+        return {key: value for key, value in self._asdict().items() if key not in left_out}
 
-    def is_another_kb(self, other: TuningContext) -> bool:
-        """Whether the KB of `other` is another build, or has changed by a tenth."""
-        return self.build != other.build or abs(self.entities - other.entities) > CHANGED * self.entities
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> TuningContext:
+        """Read what `to_dict` gave, or an older pipeline wrote, which tells less, or where its KB was."""
+        return cls(**{"lexical": None} | stored | {"path": ""})
+
+    def kb_complaint(self, here: TuningContext) -> str | None:
+        """With what KB it was tuned, where that of `here` is another build or has changed by a tenth; else None."""
+        if self.build != here.build:
+            return f"with {self}"
+        if abs(self.entities - here.entities) > CHANGED * self.entities:
+            return f"when its KB had {self.entities:,} entities"
+        return None
 
     def __str__(self) -> str:
-        return f"the KB {self.path} ({self.entities:,} entities, build {self.build:.8})"
+        kb = f"the KB {self.path}" if self.path else "a KB"
+        return f"{kb} ({self.entities:,} entities, build {self.build:.8})"
 
 
 @dataclass(frozen=True)
@@ -148,10 +159,10 @@ class Tuned:
         """Why the NIL threshold of the component `name` does not fit what it has now."""
         if self.context is None:
             return
-        if self.context.is_another_kb(here):
+        if (complaint := self.context.kb_complaint(here)) is not None:
             yield (
-                f"The NIL threshold of {name} was tuned with {self.context}, and it now has {here}: run `spacy pel "
-                "tune-nil` again."
+                f"The NIL threshold of {name} was tuned {complaint}, and it now has {here}: run `spacy pel tune-nil` "
+                "again."
             )
         searched = () if self.decision is None or self.context.top_k is None else ("top_k",)
         for key in ("lexical", "vectors", *searched):
@@ -182,18 +193,14 @@ class Tuned:
             None if lexical is None else NameWeights(**lexical),
             threshold,
             None if calibration is None else Calibration(*calibration),
-            _context(context),
-            _context(names_context),
+            None if context is None else TuningContext.from_dict(context),
+            None if names_context is None else TuningContext.from_dict(names_context),
             None if decision is None else Decision.from_dict(decision),
         )
         if decision is None or tuned.decision is not None:
             return tuned
         warnings.warn("Dropped the NIL threshold, which another version tuned: run `spacy pel tune-nil`.", stacklevel=2)
         return tuned.without_nil()
-
-
-def _context(stored: dict[str, Any] | None) -> TuningContext | None:
-    return None if stored is None else TuningContext(**{"lexical": None} | stored)
 
 
 def decide(found: Sequence[Found], tuned: Tuned, threshold: float | None, *, by_score: bool) -> list[Link]:

@@ -49,7 +49,6 @@ def test_it_writes_the_threshold_and_nothing_else(run, pipeline):
     calibration = Calibration(*written.pop("calibration"))
     tuned_with = {
         "build": "b1",
-        "path": "kb",
         "entities": 2,
         "lexical": None,
         "vectors": "entity",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
 import pytest
 import spacy
+import srsly
 from tiny import make_examples, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
@@ -151,10 +153,34 @@ def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
         warnings.simplefilter("error")
         linker.set_kb(shrunk)
     shrunk.remove([next(iter(shrunk))])  # two of twelve: more than a tenth
-    with pytest.warns(UserWarning, match=rf"{shrunk.path} \(10 entities"):
+    named = rf"tuned when its KB had 12 entities, and it now has the KB {shrunk.path} \(10 entities"
+    with pytest.warns(UserWarning, match=named):
         linker.set_kb(shrunk)
     linker.tuned = Tuned()
     linker.set_kb(own)
+
+
+def test_where_a_kb_was_is_not_written_and_not_said_of_one_that_is_read(linked, tmp_path):
+    nlp, linker, _ = linked
+    own, weights = linker.kb, NameWeights(0.25, 0.5)
+    context = TuningContext.of(own, weights)
+    linker.tuned = Tuned(weights, 0.1, context=context, names_context=context)
+    nlp.to_disk(tmp_path / "saved")
+    linker.tuned = Tuned()
+    cfg = tmp_path / "saved" / "pel_linker" / "cfg"
+    assert str(own.path) not in cfg.read_text()
+    stored = srsly.read_json(cfg)
+    del stored["saved"]
+    for key in ("tuned_with", "lexical_tuned_with"):  # as older pipelines have it
+        stored[key]["path"] = "/home/author/kb"
+    srsly.write_json(cfg, stored)
+    read = spacy.load(tmp_path / "saved").get_pipe("pel_linker")
+    assert "/home/author" not in json.dumps(read.tuned.to_dict())
+    with pytest.warns(UserWarning) as said:
+        read.set_kb(make_kb(tmp_path / "other"))
+    messages = "\n".join(str(warning.message) for warning in said)
+    assert "fitted for a KB (12 entities, build " in messages and "tuned with a KB (12 entities, build " in messages
+    assert "/home/author" not in messages and str(own.path) not in messages
 
 
 def test_scores_that_the_threshold_was_not_tuned_for(linked):
