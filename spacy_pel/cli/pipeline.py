@@ -58,6 +58,7 @@ def load_linker(
         PelError: If nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
     """
     from ..evaluation.evaluate import find_linker
+    from ..pipeline.kb_of_pipeline import ways_to_give_kb
 
     use_gpu(gpu_id)
     if code is not None:
@@ -68,7 +69,8 @@ def load_linker(
     except PelError as error:
         raise PelError(f"{pipeline}: {error}") from error
     if needs_kb and linker.kb is None:
-        raise PelError(f"{pipeline}: {linker.why_no_kb}: give it one with `spacy pel index {pipeline} KB OUT`")
+        ways = [ways_to_give_kb(nlp.path / name), f"`spacy pel index {pipeline} KB OUT`"]
+        raise PelError(f"{pipeline}: {linker.why_no_kb}: give it one with {', or with '.join(filter(None, ways))}")
     return nlp, name, linker
 
 

@@ -145,19 +145,22 @@ def built_kb(path: Path) -> "KnowledgeBase | None":
     neither.
 
     Raises:
-        PelError: It is a pipeline with more than one KB, or with none.
+        PelError: It is a pipeline with more than one KB, or with none, or its KB is not where it was.
     """
     from ..kb.knowledge_base import KnowledgeBase
     from ..pipeline.component_files import sections_of_config
-    from ..pipeline.kb_of_pipeline import find_kb
+    from ..pipeline.kb_of_pipeline import find_kb, ways_to_give_kb
 
     if is_pipeline(path):
         sections = sections_of_config(path)
         linkers = [name for name in sorted(sections) if sections[name].get("factory") == "pel_linker"]
-        found = [kb for name in linkers if (kb := find_kb(path / name)[0])]
+        found = [(kb, path / name) for name in linkers if (kb := find_kb(path / name)[0])]
         if len(found) != 1:
             raise PelError(f"{path} must hold one pipe with a KB, and holds {len(found)}; run `spacy pel index` first.")
-        return KnowledgeBase(found[0])
+        ((kb, component),) = found
+        if not kb.exists() and (ways := ways_to_give_kb(component)):
+            raise PelError(f"{path}: the KB of {component.name} is not at {kb} any more: give it one with {ways}")
+        return KnowledgeBase(kb)
     return KnowledgeBase(path) if (path / "entities.sqlite").is_file() else None
 
 

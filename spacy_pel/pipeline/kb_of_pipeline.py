@@ -76,6 +76,13 @@ def find_kb(folder: Path) -> tuple[Path | None, bool]:
     return saved.path(FOLDER), True
 
 
+def ways_to_give_kb(folder: Path) -> str:
+    """How the linker saved in `folder` is given another KB than the one that it names; empty where it names none."""
+    saved = LAYOUT.read(folder)
+    file = saved and saved.path(REFERENCE)
+    return f'linker.set_kb(FOLDER) in Python, or {{"path": "FOLDER"}} in {file}' if file else ""
+
+
 def _referenced(file: Path) -> Path:
     try:
         reference: Any = srsly.read_json(file)

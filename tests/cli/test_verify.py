@@ -54,6 +54,14 @@ def test_a_kb_outside_that_is_gone_is_named(pipeline, tmp_path):
     kb.rename(tmp_path / "elsewhere")
     code, output = verify(tmp_path / "slim")
     assert code == 1 and f"The KB of pel_linker is not at {kb} any more: give it one" in output
+    file = tmp_path / "slim" / "pel_linker" / "kb.json"
+    assert f'with linker.set_kb(FOLDER) in Python, or {{"path": "FOLDER"}} in {file}, or with `spacy pel ind' in output
+    info = CliRunner().invoke(pel_app, ["kb", "info", str(tmp_path / "slim")])
+    said = " ".join(info.output.split())
+    assert info.exit_code == 1 and said.endswith(f'set_kb(FOLDER) in Python, or {{"path": "FOLDER"}} in {file}')
+    assert f"the KB of pel_linker is not at {kb} any more" in said
+    srsly.write_json(file, {"path": str(tmp_path / "elsewhere")})
+    assert verify(tmp_path / "slim")[0] == 0
 
 
 @pytest.mark.parametrize("file", ["model/mention/model.safetensors", "kb/**/vectors-*.npy"])
