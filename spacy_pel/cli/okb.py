@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Set
 from contextlib import ExitStack
 from pathlib import Path
@@ -162,7 +161,6 @@ def _write(
     """Write the corpora and the KB without the entities `held_out`: all of them, or none where one fails."""
     from ..corpora.docbin import new_docs
     from ..corpora.okb import make_nil
-    from ..kb.hold_out import HoldOut
     from ..kb.knowledge_base import KnowledgeBase
 
     with ExitStack() as stack:
@@ -171,5 +169,5 @@ def _write(
                 make_nil(doc, found, held_out)
             stack.enter_context(new_docs(target, [doc for doc, _ in split]))
         notes = {key: whole.meta.get(key, "") for key in ("source", "release", "licence")}
-        kept = HoldOut(ids=held_out).kept(whole.entities(), Counter())
+        kept = (entity for entity in whole.entities() if entity.id not in held_out)
         KnowledgeBase.create(kb, kept, retired=whole.successors().items(), overwrite=force, **notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -20,7 +20,6 @@ class HoldOut:
             order and in every part of a source.
         types: An entity that has any of them is held out.
         seed: Of `share`.
-        ids: These entities are held out.
 
     Raises:
         PelError: `share` is not from 0 up to, not with, 1.
@@ -29,18 +28,17 @@ class HoldOut:
     share: float = 0.0
     types: frozenset[str] = frozenset()
     seed: int = 0
-    ids: Container[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
             raise PelError(f"--hold-out: {self.share} is no share of the entities; give one from 0 up to, not with, 1.")
 
     def __bool__(self) -> bool:
-        return self.share > 0 or bool(self.types) or bool(self.ids)
+        return self.share > 0 or bool(self.types)
 
     def holds(self, entity: Entity) -> bool:
         """Whether `entity` is left out."""
-        if entity.id in self.ids or not self.types.isdisjoint(entity.types):
+        if not self.types.isdisjoint(entity.types):
             return True
         drawn = blake2b(f"{self.seed} {entity.id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(drawn, "big") < self.share * 2**64

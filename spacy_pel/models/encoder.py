@@ -199,16 +199,6 @@ def tower_module(tower: Model) -> Tower:
     return _shim(tower.layers[0])._model
 
 
-def freeze(tower: Model, frozen: bool) -> None:
-    """Let the weights of a tower have no gradients, or let them have some again."""
-    tower_module(tower).requires_grad_(not frozen)
-
-
-def is_frozen(tower: Model) -> bool:
-    """Say whether no weight of a tower has gradients."""
-    return tower_module(tower).is_frozen
-
-
 def predicts_as_it_learns(tower: Model) -> bool:
     """Say whether `tower` predicts what it gives while it learns: it has no dropout and the same number format for
     both."""

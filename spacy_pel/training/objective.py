@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 from ..checks import check_choice, check_flag, check_number, refused
 from ..errors import PelError
 from ..kb.several import Several
-from ..models.encoder import is_frozen, token_batches
+from ..models.encoder import token_batches, tower_module
 from ..models.scoring.bags import given
 from ..models.scoring.score import Score
 from ..models.token_rows import TokenRows
@@ -176,7 +176,7 @@ def backpropagate(
     Returns:
         The sum of the losses of the m mentions, L(m, P) + λ L(m, P_adv) with FGSM (eq. 8). The gradients are its.
     """
-    learns = not is_frozen(entity_tower)
+    learns = not tower_module(entity_tower).is_frozen
     is_train = learns or adversarial is not None  # else nothing goes back through the entity tower
     entities, backprop_entities = entity_tower(entity_rows, is_train)
     value, d_mentions, d_entities = loss_and_gradients(mentions, entities, batch, score, loss, distillation)

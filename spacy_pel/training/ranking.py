@@ -17,9 +17,8 @@ from ..models.cross_encoder import behind_separator, pair_tower, rows_of_pairs
 from ..models.encoder import predicts_as_it_learns, set_layer, token_batches
 from ..models.token_rows import TokenRows
 from .adversarial import ALL, FGSM
-from .gradients import Update, dropped_on_error, finish
+from .gradients import Session
 from .losses import CrossEntropyLoss, score_gradient
-from .waiting import waiting_for_mentions, waiting_for_rate
 
 LOSS = CrossEntropyLoss()  # over the candidates of a mention: eq. 1
 NEGLIGIBLE = 0.01  # The share of what the loss asks of the scores of a batch that its gradients may leave out
@@ -41,7 +40,7 @@ class Choice(NamedTuple):
     wrong: Sequence[bool]
 
 
-class RankingSession:
+class RankingSession(Session):
     """Updates a cross-encoder.
 
     Without FGSM all pairs of a batch are scored as predictions are, and only those that the loss asks to score
@@ -49,27 +48,18 @@ class RankingSession:
     most candidates are clearly wrong, and a pass with gradients takes three times as long as one without.
 
     Attributes:
-        model: The cross-encoder.
         adversarial: FGSM, or None.
-        n_mentions: How many have given gradients since the latest update.
-        latest: The latest update; None before the first, and after a batch without mentions.
-        rate_comes: What is told at each update whether the learn rate is over 0.
     """
 
     def __init__(self, model: Model, adversarial: FGSM | None) -> None:
-        self.model = model
+        super().__init__(model, "pel_ranker")
         self.adversarial = adversarial
-        self.latest: Update | None = None
-        self.rate_comes = waiting_for_rate("pel_ranker")
-        self._learns = waiting_for_mentions("pel_ranker")
         if adversarial is not None:
             set_layer(model, adversarial.layer, "[components.pel_ranker.adversarial]")
-        self.drop_gradients()  # what a training before this one has left
 
-    def drop_gradients(self) -> None:
-        """Forget what has been accumulated since the latest update."""
-        self.n_mentions, self._loss = 0, 0.0
-        pair_tower(self.model).zero_grad()
+    def modules(self) -> list[torch.nn.Module]:
+        """See `Session`."""
+        return [pair_tower(self.model)]
 
     def accumulate(self, choices: Sequence[Choice]) -> float:
         """Add the gradients of a batch of mentions to the model's. If anything is raised, all that was accumulated
@@ -80,9 +70,9 @@ class RankingSession:
         """
         if not choices:
             return 0.0
-        with dropped_on_error(self.drop_gradients):
+        with self.dropped_on_error():
             value = self._accumulate(choices)
-        self.n_mentions, self._loss = self.n_mentions + len(choices), self._loss + value
+        self.added(len(choices), value)
         return value / len(choices)
 
     def _accumulate(self, choices: Sequence[Choice]) -> float:
@@ -118,25 +108,6 @@ class RankingSession:
             self.adversarial.step(gradient, batch.mask & (whole | behind_separator(batch.ids, separator)))
             for gradient, (_, batch) in zip(d_inputs, token_batches(self.model, rows), strict=True)
         ]
-
-    def finish_gradients(self, max_norm: float | None) -> bool:
-        """Make of the gradients that have been accumulated those of the mean loss, and clip them to `max_norm`.
-
-        Returns:
-            Whether there are any.
-
-        Raises:
-            PelError: If they are not finite. They are dropped then.
-        """
-        self._learns(self.n_mentions > 0)
-        if not self.n_mentions:
-            self.latest = None
-            return False
-        with dropped_on_error(self.drop_gradients):
-            norm = finish([pair_tower(self.model)], self.n_mentions, max_norm)
-        self.latest = Update(self._loss / self.n_mentions, norm)
-        self.n_mentions, self._loss = 0, 0.0
-        return True
 
 
 def weighty(gradient: np.ndarray, negligible: float) -> np.ndarray:

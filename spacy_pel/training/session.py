@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
+import torch
 from spacy.tokens import Span
 from spacy.training import Example
 from thinc.api import Model
@@ -19,7 +20,7 @@ from ..kb.numbering import EntityPlaces, both_ways
 from ..kb.several import Vectors
 from ..mentions.gold import GoldMention, mentions_to_learn, with_successors
 from ..models.bi_encoder import row_builder, score_of
-from ..models.encoder import freeze, set_layer, tower_module
+from ..models.encoder import set_layer, tower_module
 from ..models.encoding import in_numpy
 from ..models.listener import lent_states, listens
 from ..models.token_rows import TokenRows
@@ -28,13 +29,13 @@ from ..search.live import LiveIndex, LivePart
 from ..search.rescored import Rescored
 from .adversarial import SECTION as FGSM_SECTION
 from .distillation import Taught, mention_key, with_targets, with_taught
-from .gradients import Update, dropped_on_error, finish
+from .gradients import Session
 from .layouts import LAYOUTS, TrainingBatch
 from .losses import AUTO, Loss, ProxyLoss
 from .masking import with_masked_names
 from .negatives import DrawnNegatives
 from .objective import Objective, backpropagate, loss_and_gradients, with_origin
-from .waiting import waiting_for_mentions, waiting_for_rate, waiting_for_refresh, waiting_for_targets
+from .waiting import waiting_for_refresh, waiting_for_targets
 
 
 class LatestDraw(NamedTuple):
@@ -71,19 +72,16 @@ class _Part(NamedTuple):
     entity_rows: TokenRows | None
 
 
-class TrainingSession:
+class TrainingSession(Session):
     """Updates a bi-encoder on gold mentions. All randomness of its own comes from `seed`.
 
     Attributes:
-        model: The bi-encoder.
         kb: Its entities are the candidates.
         objective: What becomes less.
         live: The KB under the present weights.
         loss: That of the objective; from the first batch with negatives on with the origin that it has been given.
-        latest: The latest update; None before the first, and after a batch in which no mention contributed a loss.
         latest_batch: The candidates that the mentions of the latest batch, or of its last part, were trained against.
         latest_draw: Their hard negatives, if there are any.
-        rate_comes: What is told at each update whether the learn rate is over 0.
     """
 
     def __init__(
@@ -99,12 +97,11 @@ class TrainingSession:
             loss: That of the objective with the origin that an earlier session has fitted; None: the first batch fits
                 it.
         """
-        self.model = model
+        super().__init__(model, "pel_linker")
         self.kb = kb
         self.objective = objective
         self.loss: Loss = objective.loss if loss is None else loss
         self.live = LiveIndex(model, kb)
-        self.latest: Update | None = None
         self.latest_batch: TrainingBatch | None = None
         self.latest_draw: LatestDraw | None = None
         self._rng = np.random.default_rng(seed)
@@ -113,19 +110,14 @@ class TrainingSession:
         self._targets = {} if distillation is None else distillation.targets()
         self._targets_come = None if distillation is None else waiting_for_targets(distillation.path)
         self._n_taught = 0  # mentions that have targets
-        self.rate_comes = waiting_for_rate("pel_linker")
-        self._learns = waiting_for_mentions("pel_linker")
         self._refreshed = waiting_for_refresh()
         if objective.adversarial is not None:
             set_layer(model.get_ref("entity_tower"), objective.adversarial.layer, FGSM_SECTION)
-        self.drop_gradients()  # what a training before this one has left
         self._set_frozen()
 
-    def drop_gradients(self) -> None:
-        """Forget what has been accumulated since the latest update."""
-        self._n_mentions, self._loss = 0, 0.0
-        for tower in self.model.layers:
-            tower_module(tower).zero_grad()
+    def modules(self) -> list[torch.nn.Module]:
+        """See `Session`."""
+        return [tower_module(tower) for tower in self.model.layers]
 
     def _set_frozen(self) -> None:
         """Let the entity tower have gradients, or none where it is frozen."""
@@ -134,7 +126,7 @@ class TrainingSession:
             raise PelError(
                 "[components.pel_linker]: freeze_entities does not go with shared_towers = true: one of the two."
             )
-        freeze(entity_tower, self.objective.freeze_entities)
+        tower_module(entity_tower).requires_grad_(not self.objective.freeze_entities)
 
     def _read_same_concepts(self) -> dict[int, list[int]]:
         """For the place of an entity those of entities that the KB marks as the same concept."""
@@ -169,13 +161,13 @@ class TrainingSession:
         for mention in with_successors(mentions, self.kb):
             by_allowed[allowed_for(mention.span.label_)].append(mention)
         taught_before = self._n_taught
-        with dropped_on_error(self.drop_gradients):
+        with self.dropped_on_error():
             found = [self._part(own, allowed) for allowed, own in by_allowed.items()]
             parts = [part for part in found if part is not None]
             self._fit_origin(parts)
             loss = sum(map(self._backpropagate, parts))
         n_mentions = sum(len(part.batch.gold) for part in parts)
-        self._n_mentions, self._loss = self._n_mentions + n_mentions, self._loss + loss
+        self.added(n_mentions, loss)
         if n_mentions and self._targets_come is not None:
             self._targets_come(self._n_taught > taught_before)
         return loss / max(n_mentions, 1)
@@ -283,26 +275,6 @@ class TrainingSession:
         entities = [known[id_] for id_ in ids]
         builder = row_builder(self.model)
         return with_masked_names(rows, batch.gold[masked], entities, [forms[i] for i in masked], builder)
-
-    def finish_gradients(self, max_norm: float | None) -> bool:
-        """Make of the gradients that have been accumulated those of the mean loss over all their mentions, in however
-        many batches they came, and clip them to `max_norm` over all parameters.
-
-        Returns:
-            Whether there are any.
-
-        Raises:
-            PelError: If they are not finite. They are dropped then.
-        """
-        self._learns(self._n_mentions > 0)
-        if not self._n_mentions:
-            self.latest = None
-            return False
-        with dropped_on_error(self.drop_gradients):
-            norm = finish(map(tower_module, self.model.layers), self._n_mentions, max_norm)
-        self.latest = Update(self._loss / self._n_mentions, norm)
-        self._n_mentions, self._loss = 0, 0.0
-        return True
 
     def refresh_negatives(self, sample: int = 0) -> None:
         """Encode the KB again, or `sample` entities of it, drawn anew, among which hard negatives are then searched.

@@ -16,7 +16,7 @@ from .calibration import Calibration
 from .decision import Decision, strongest
 
 if TYPE_CHECKING:
-    from ..kb.knowledge_base import KnowledgeBase
+    pass
 
 CHANGED = 0.1  # of the entities a threshold was tuned with: with so many more or fewer it is another KB
 
@@ -48,23 +48,12 @@ class TuningContext(NamedTuple):
     path: str = ""
 
     @classmethod
-    def of(
-        cls,
-        kb: KnowledgeBase,
-        weights: NameWeights | None,
-        vectors: str = "entity",
-        precision: str = "auto",
-        top_k: int | None = None,
-    ) -> TuningContext:
-        """The context that `kb`, the weights in force and the settings `vectors`, `precision` and `top_k` make."""
-        lexical = None if weights is None else weights.as_setting()
-        return cls(kb.meta["build"], len(kb), lexical, vectors, scored_in(precision), top_k, str(kb.path))
-
-    @classmethod
     def of_linker(cls, linker: Any, weights: NameWeights | None) -> TuningContext:
         """The context that a linker, with its KB, and the weights in force make."""
-        settings, precision = linker.settings, linker.model.attrs["settings"]["precision"]
-        return cls.of(linker.kb, weights, settings.vectors, precision, settings.top_k)
+        kb, settings = linker.kb, linker.settings
+        lexical = None if weights is None else weights.as_setting()
+        precision = scored_in(linker.model.attrs["settings"]["precision"])
+        return cls(kb.meta["build"], len(kb), lexical, settings.vectors, precision, settings.top_k, str(kb.path))
 
     def to_dict(self) -> dict[str, Any]:
         """What is written of it; nothing of what is not known, nor where the KB is."""

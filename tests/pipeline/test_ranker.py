@@ -32,7 +32,7 @@ from spacy_pel.kb.entity import NIL, Entity
 from spacy_pel.kb.index.indexes import NewVectors
 from spacy_pel.mentions.gold import gold_mentions
 from spacy_pel.mentions.links import Link, mentions_of
-from spacy_pel.models.encoder import freeze
+from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.pretrained import encoder_of
 from spacy_pel.pipeline import candidates as candidates_file
@@ -641,7 +641,7 @@ def test_a_ranker_learns_from_the_linker_as_it_is(nlp, linker, ranker, tmp_path)
 
 
 def test_a_copy_of_a_frozen_encoder_learns(linker):
-    freeze(linker.model.get_ref("mention_tower"), True)
+    tower_module(linker.model.get_ref("mention_tower")).requires_grad_(False)
     assert all(weight.requires_grad for weight in encoder_of(linker.model).transformer.parameters())
 
 

@@ -140,7 +140,7 @@ def test_what_was_tuned_is_saved_and_forgotten(linked, mention):
 def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
     _, linker, _ = linked
     own, other = linker.kb, make_kb(tmp_path / "other")
-    linker.tuned = Tuned(nil_threshold=0.1, context=TuningContext.of(own, linker.name_weights))
+    linker.tuned = Tuned(nil_threshold=0.1, context=TuningContext.of_linker(linker, linker.name_weights))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         linker.set_kb(own.copy_to(tmp_path / "copy"))
@@ -163,7 +163,7 @@ def test_a_kb_that_the_threshold_was_not_tuned_with(linked, tmp_path):
 def test_where_a_kb_was_is_not_written_and_not_said_of_one_that_is_read(linked, tmp_path):
     nlp, linker, _ = linked
     own, weights = linker.kb, NameWeights(0.25, 0.5)
-    context = TuningContext.of(own, weights)
+    context = TuningContext.of_linker(linker, weights)
     linker.tuned = Tuned(weights, 0.1, context=context, names_context=context)
     nlp.to_disk(tmp_path / "saved")
     linker.tuned = Tuned()
@@ -186,7 +186,7 @@ def test_where_a_kb_was_is_not_written_and_not_said_of_one_that_is_read(linked, 
 def test_scores_that_the_threshold_was_not_tuned_for(linked):
     nlp, linker, folder = linked
     weights = NameWeights(0.25, 0.5)
-    linker.tuned = Tuned(weights, 0.1, context=TuningContext.of(linker.kb, weights))
+    linker.tuned = Tuned(weights, 0.1, context=TuningContext.of_linker(linker, weights))
     nlp.to_disk(folder / "with_names")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

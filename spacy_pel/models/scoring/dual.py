@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..pooling import Pooling
 from .bags import Given
 from .score import Score
 
@@ -26,14 +25,6 @@ class Dual(Score):
     similarities: ClassVar[tuple[str, ...]] = SIMILARITIES
     shares_towers: ClassVar[bool] = True
     one_vector: ClassVar[bool] = True
-
-    def pooling_of_mentions(self, kind: str, unit_length: bool) -> Pooling:
-        """See `Score`."""
-        return Pooling(kind, unit_length)
-
-    def pooling_of_entities(self, kind: str, unit_length: bool) -> Pooling:
-        """See `Score`."""
-        return Pooling(kind, unit_length)
 
     def all_pairs(self, mentions: Given, entities: Given) -> torch.Tensor:
         """Score every mention (m, d) against every entity (n, d): (m, n)."""

@@ -10,7 +10,6 @@ import torch
 
 from ...checks import check_count
 from ...kb.several import Several, Vectors
-from ..pooling import Pooling
 from ..several_pooling import FirstTokens
 from .score import MOST_VECTORS, SCORE, ScoreOfProducts, sum_of_maxima
 
@@ -38,10 +37,6 @@ class MultiVector(ScoreOfProducts):
 
     def __post_init__(self) -> None:
         check_count(SCORE, "m", self.m, least=1, most=MOST_VECTORS)
-
-    def pooling_of_mentions(self, kind: str, unit_length: bool) -> Pooling:
-        """See `Score`."""
-        return Pooling(kind, unit_length)
 
     def pooling_of_entities(self, kind: str, unit_length: bool) -> FirstTokens:
         """See `Score`."""

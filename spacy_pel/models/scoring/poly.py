@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 
 from ...checks import check_count
-from ..pooling import Pooling
 from ..several_pooling import Codes, FirstTokens
 from .score import MOST_VECTORS, SCORE, ScoreOfProducts, sum_of_attended
 
@@ -41,10 +40,6 @@ class PolyEncoder(ScoreOfProducts):
     def pooling_of_mentions(self, kind: str, unit_length: bool) -> Codes:
         """See `Score`."""
         return Codes(self.m)
-
-    def pooling_of_entities(self, kind: str, unit_length: bool) -> Pooling | FirstTokens:
-        """See `Score`."""
-        return Pooling(kind, unit_length)
 
     def of_products(self, products: torch.Tensor, of_mention: torch.Tensor, of_entity: torch.Tensor) -> torch.Tensor:
         """See `ScoreOfProducts`."""

@@ -43,13 +43,13 @@ class Score(ABC):
     shares_towers: ClassVar[bool]
     one_vector: ClassVar[bool]
 
-    @abstractmethod
     def pooling_of_mentions(self, kind: str, unit_length: bool) -> Pools:
-        """What is kept of a mention's row. `kind` and `unit_length` are those of `Pooling`."""
+        """What is kept of a mention's row: one vector, by a pooling with this `kind` and `unit_length`, or more."""
+        return Pooling(kind, unit_length)
 
-    @abstractmethod
     def pooling_of_entities(self, kind: str, unit_length: bool) -> Pools:
         """What is kept of an entity's row."""
+        return Pooling(kind, unit_length)
 
     @abstractmethod
     def all_pairs(self, mentions: Given, entities: Given) -> torch.Tensor:
