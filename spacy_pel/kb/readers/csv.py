@@ -61,8 +61,7 @@ def _stream(faults: Faults, renamed: dict[str, str], skipped: Counter[str]) -> I
             raise PelError(f"{path}:1: {error}; quote the field or correct the row.") from error
         header = _header(path, names, renamed)
         known = REQUIRED + LISTS + TEXTS
-        others = [name for name, field in zip(names, header, strict=True) if field not in known]
-        skipped.update(f'column "{name}", which is no field{did_you_mean(name, known)}' for name in others)
+        skipped.update(_unread(name, known) for name, field in zip(names, header, strict=True) if field not in known)
         yield from entities(faults, _rows(rows, faults), lambda row: _parse(header, row))
 
 
@@ -84,7 +83,7 @@ def _rows(rows: Reader, faults: Faults) -> Iterator[tuple[int, list[str]]]:
             if last > line and rows.dialect.delimiter == "\t" and _has_swallowed(row):
                 opened_there = PelError(f"a field that begins with a quote goes on to line {last}; double the quote")
                 faults.add(line, opened_there, count=last - line + 1)
-            elif any(row):
+            elif any(map(str.strip, row)):
                 yield line, row
 
 
@@ -135,6 +134,13 @@ def _other_mark(row: list[str]) -> str:
     """What to say of a first row that is one column, and holds what may part columns."""
     mark = next((mark for mark in (";", "\t", "|") if len(row) == 1 and mark in row[0]), None)
     return "" if mark is None else f" Are columns parted by {mark!r}? Write commas, or tabs in a file named .tsv."
+
+
+def _unread(name: str, fields: Sequence[str]) -> str:
+    """What to say of a column that is not read."""
+    if name.strip().casefold() in fields:
+        return f'column "{name}", for which another stands'
+    return f'column "{name}", which is no field{did_you_mean(name, fields)}'
 
 
 def _parse(header: list[str], row: list[str]) -> Entity:

@@ -52,12 +52,20 @@ def test_a_quote_in_a_tsv_that_takes_rows_is_a_fault_of_all_of_them(tmp_path):
         list(read_csv(path, strict=True))
 
 
+def test_a_row_of_blanks_is_empty(tmp_path):
+    path = tmp_path / "kb.csv"
+    path.write_bytes(b"id,name\r\nD1,x\r\n   \r\n , \r\nD2,y\r\n")
+    assert [entity.id for entity in read_csv(path, strict=True)] == ["D1", "D2"]
+
+
 def test_columns_of_other_names(tmp_path):
     path = tmp_path / "kb.csv"
     path.write_text("CUI,Preferred Label,name,SYN,TUI,STY\nC1,Fever,unused,pyrexia|heat,T184,Sign or Symptom\n")
     columns = ["id=cui", "name=Preferred Label", "aliases=SYN", "types=TUI", "type_names=STY"]
-    (entity,) = read_csv(path, columns=columns)
+    records = read_csv(path, columns=columns)
+    (entity,) = records
     assert entity == Entity("C1", "Fever", ("pyrexia", "heat"), ("T184",), type_names=("Sign or Symptom",))
+    assert records.skipped == {'column "name", for which another stands': 1}
     with pytest.raises(PelError, match=r'kb\.csv:1: no column "label" among \[\'CUI\', .*--columns says'):
         list(read_csv(path, columns=["id=CUI", "name=Label"]))
     with pytest.raises(PelError, match='--columns: "title=Label" is not FIELD=COLUMN; FIELD is id, name, aliases'):
