@@ -9,6 +9,8 @@ from typing import Any
 
 from spacy.tokens import Doc, Span
 
+from ..kb.names.name_rules import without_full_stop
+
 BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 WORD = re.compile(r"\w")
 PLURAL = re.compile(r"(?<=\w[A-Z])s$")  # of two letters or more
@@ -111,12 +113,15 @@ def _everywhere(doc: Doc) -> LongForms:
     free = dict.fromkeys(forms, 0)  # behind the last place of each: of places that overlap the first counts
     for first, start in enumerate(starts):
         for last in range(first, len(doc)):
-            if ends[last] > start + reach:
+            if ends[last] > start + reach + 1:
                 break
             form = text[start : ends[last]]
-            if form in forms and free[form] <= start and _stands_alone(text, start, ends[last]):
+            if form not in forms:
+                form = without_full_stop(form)
+            end = start + len(form)
+            if form in forms and free[form] <= start and _stands_alone(text, start, end):
                 found[first, last + 1] = forms[form]
-                free[form] = ends[last]
+                free[form] = end
     return found
 
 

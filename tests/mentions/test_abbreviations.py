@@ -54,6 +54,11 @@ def test_every_occurrence_has_the_long_form():
     assert {long.text for long in found.values()} == {"Tardive dyskinesia"}
 
 
+def test_the_last_word_of_a_sentence():
+    doc = NLP("Immunoglobulin E (IgE) rose. She had high IgE. Then IgE, then IgE.")
+    assert [doc[start:end].text for start, end in long_forms(doc)] == ["IgE", "IgE.", "IgE", "IgE."]
+
+
 def test_plural_and_singular():
     doc = NLP("Oral contraceptives (OCs): one OC. A renal failure (RF), RFs. A level (LEV), LEVS.")
     found = {doc[start:end].text: long.text for (start, end), long in long_forms(doc).items()}

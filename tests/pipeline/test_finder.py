@@ -197,6 +197,14 @@ def test_no_name_reaches_over_a_comma_or_the_end_of_a_sentence_but_one_that_has_
     assert found(nlp, "myeloid leukemia AML") == ["myeloid leukemia AML"]
 
 
+def test_the_last_word_of_a_sentence(tmp_path):
+    kb = make_kb(tmp_path / "kb", [Entity("C", "Hepatitis"), Entity("B", "Hepatitis B"), Entity("D", "Vitamin D")])
+    nlp = make(kb.path)
+    assert [token.text for token in nlp.make_doc("Hepatitis B.")] == ["Hepatitis", "B."]
+    assert found(nlp, "Low vitamin D and hepatitis B.") == ["vitamin D", "hepatitis B."]
+    assert found(nlp, "Hepatitis B. Low vitamin D, hepatitis.") == ["Hepatitis B.", "vitamin D", "hepatitis"]
+
+
 def test_the_longest_name_wins_then_the_first(tmp_path):
     kb = make_kb(tmp_path / "kb", [Entity(str(i), name) for i, name in enumerate(["a b", "b c", "b c d", "d e"])])
     nlp = make(kb.path)

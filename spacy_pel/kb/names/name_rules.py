@@ -34,12 +34,23 @@ class NameRules:
 
     def fit(self, name: str, text: str) -> bool:
         """Whether this name of an entity finds `text`: an abbreviation as it is written, any other name by its
-        normalised form. Marks such as commas and brackets in the text must be in the name too."""
-        if is_abbreviation(name):
-            return name == text and self.allow(name)
-        marks = MARKS.findall(text)
-        is_same = normalized(name) == normalized(text) and (not marks or marks == MARKS.findall(name))
-        return is_same and self.allow(name)
+        normalised form. Marks such as commas and brackets in the text must be in the name too, but for a full stop
+        that a tokenizer leaves on the last word of a sentence."""
+        return (_is_written(name, text) or _is_written(name, without_full_stop(text))) and self.allow(name)
+
+
+def without_full_stop(text: str) -> str:
+    """`text` without a full stop behind a capital or a digit, which tokenizers take for that of an initial or a number:
+    the last word of "She has hepatitis B." is "B."."""
+    before = text[-2:-1]
+    return text[:-1] if text.endswith(".") and (before.isupper() or before.isdigit()) else text
+
+
+def _is_written(name: str, text: str) -> bool:
+    if is_abbreviation(name):
+        return name == text
+    marks = MARKS.findall(text)
+    return normalized(name) == normalized(text) and (not marks or marks == MARKS.findall(name))
 
 
 def _length(name: str) -> int:

@@ -36,6 +36,13 @@ def test_not_looked_for(name):
         ("diabetes type 2", "diabetes, type 2", False),
         ("leukemia (AML)", "leukemia (AML", False),
         ("heart failure", "heart. Failure", False),
+        ("Hepatitis B", "hepatitis B.", True),
+        ("BRAF V600E", "BRAF V600E.", True),
+        ("Trisomy 21", "trisomy 21.", True),
+        ("TNF", "TNF.", True),
+        ("U.S.A.", "U.S.A.", True),
+        ("Jan", "Jan.", False),  # an abbreviation: not the end of a sentence
+        ("ab", "A. B.", False),
         ("St. John's Wort", "st. john’s wort", True),
         ("2,4-Dinitrophenol", "2,4-dinitrophenol", True),
     ],
