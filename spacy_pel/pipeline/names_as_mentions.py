@@ -13,12 +13,14 @@ from spacy.tokens import Doc
 from ..corpora.drawn_names import DrawnName, draw_names
 from ..kb.entity import Entity
 from ..kb.kinds import ENTITY, NAMES
+from ..kb.knowledge_base import KnowledgeBase
 from ..kb.names.normal_form import distinct_names, normalized
+from ..kb.numbering import EntityRows, both_ways
 from ..kb.several import Vectors
 from ..mentions.gold import GoldMention
 from ..models.encoding import UNREADABLE, encode_entities, encode_names, encode_spans, similarities
 from ..search import parts
-from ..tuning.held_out import without_entities, without_name
+from ..tuning.held_out import without_entities, without_name, without_same_concepts
 from ..tuning.name_weights import GoldFound
 from .finding import CanFind, find_for
 
@@ -48,7 +50,8 @@ def find_for_names(
 
     A fifth of them are NIL: what they may mean is taken from what was found. Half of the others are held out: their
     entities are scored without this name, in their texts, in their vectors and among their names. The other half are
-    found by the name itself.
+    found by the name itself. Entities that the KB marks as the same concept as one that a name may mean are no
+    candidates of it.
 
     Args:
         linker: With its KB.
@@ -72,12 +75,20 @@ def find_for_names(
     lost = [i for i in range(len(drawn)) if not is_nil[i] and not is_kept[i]]
     new = _parts_without(linker, drawn, lost)
     depth = linker.settings.top_k
+    same = _same_concepts(kb, {id_ for mention in mentions for id_ in mention.ids})
     for i, one in enumerate(found):
-        if is_nil[i]:
-            found[i] = without_entities(one)
-        elif i in new:
-            found[i] = one._replace(found=without_name(one.found, new[i], depth))
+        if i in new:
+            one = one._replace(found=without_name(one.found, new[i], depth))
+        one = without_same_concepts(one, same)
+        found[i] = without_entities(one) if is_nil[i] else one
     return found
+
+
+def _same_concepts(kb: KnowledgeBase, ids: Iterable[str]) -> dict[str, list[str]]:
+    """For those of `ids` that the KB marks as the same concept as others, the ids of these."""
+    same = both_ways(kb.same_concepts())
+    rows = {id_: row for id_, row in kb.rows(ids).items() if row in same}
+    return {id_: kb.ids(EntityRows(np.array(same[row]))).tolist() for id_, row in rows.items()}
 
 
 def _parts_without(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -39,3 +39,16 @@ def without_entities(gold: GoldFound) -> GoldFound:
     """A mention as if the KB lacked all that it may mean: it is NIL."""
     others = np.flatnonzero(~gold.right()).tolist()
     return GoldFound(gold.mention._replace(ids=(NIL,)), gold.found.only(others))
+
+
+def without_same_concepts(gold: GoldFound, same: Mapping[str, Sequence[str]]) -> GoldFound:
+    """A mention without the candidates that are none of its entities but the same concept as one: they are neither
+    right nor wrong.
+
+    Args:
+        gold: What was found for it.
+        same: For ids those of the same concepts.
+    """
+    others = {other for id_ in gold.mention.ids for other in same.get(id_, ())}.difference(gold.mention.ids)
+    left = [place for place, id_ in enumerate(gold.found.ids) if id_ not in others]
+    return gold._replace(found=gold.found.only(left))

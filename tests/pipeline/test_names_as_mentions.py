@@ -17,6 +17,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.kb.entity import Entity
 from spacy_pel.models.encoding import encode_entities, encode_names, encode_spans
 from spacy_pel.pipeline import names_as_mentions
+from spacy_pel.pipeline.finding import find_for
 from spacy_pel.pipeline.names_as_mentions import find_for_names
 from spacy_pel.pipeline.tuning import tune_to_kb
 from spacy_pel.search.parts import EXACT, NAMES, NGRAM, SIMILARITY
@@ -103,6 +104,37 @@ def test_an_entity_that_is_held_out_is_no_candidate(monkeypatch, linker):
     for one in find_for_names(linker):
         assert one.mention.ids == ("NIL",)
         assert owners[one.mention.span.text.lower()].isdisjoint(one.found.ids) and one.found.ids
+
+
+@pytest.fixture(scope="module")
+def with_twins(trained, tmp_path_factory):
+    """A linker whose KB has each entity twice: the second has the same name and other aliases, and names the first."""
+    twins = [
+        replace(one, id=f"T{one.id}", aliases=tuple(f"{alias} syndrome" for alias in one.aliases), xrefs=(one.id,))
+        for one in ENTITIES
+    ]
+    kb = make_kb(tmp_path_factory.mktemp("twins") / "kb", [*ENTITIES, *twins])
+    linker = make_pipeline(trained / "encoder", kb)[1]
+    linker.index(progress=False)
+    return linker
+
+
+@pytest.mark.parametrize(("nil", "kept"), [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)])
+def test_the_same_concept_under_another_id_is_neither_right_nor_wrong(monkeypatch, with_twins, nil, kept):
+    of_shares(monkeypatch, nil, kept)
+    for one in find_for_names(with_twins):
+        owners = {owner.id for owner in with_twins.kb.named(one.mention.span.text)}
+        found = {id_ for id_ in one.found.ids if any(id_[-7:] == owner[-7:] for owner in owners)}
+        assert found == (set() if nil else owners) and len(one.found.ids) > len(found)
+        assert set(one.mention.ids) == ({"NIL"} if nil else owners)
+
+
+def test_without_same_concepts_all_that_was_found_stays(monkeypatch, linker):
+    of_shares(monkeypatch, 0.0, 1.0)
+    assert not len(linker.kb.same_concepts())
+    for one in find_for_names(linker):
+        (plain,) = find_for(linker, [one.mention], resolve_abbreviations=False, deeper=1)
+        assert one.found.ids == plain.found.ids
 
 
 def told(found):
