@@ -177,13 +177,14 @@ class TrainingSession(Session):
         None where no mention has such an entity."""
         places = self.live.places_by_id({id_ for mention in mentions for id_ in mention.ids})
         part = self.live.part(allowed)
-        correct = part.within([[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions])
+        known = [[places[id_] for id_ in mention.ids if id_ in places] for mention in mentions]
+        correct = part.within(known)
         rows = row_builder(self.model).mentions([mention.span for mention in mentions])
         used = [i for i in rows.lengths.nonzero()[0].tolist() if correct[i]]
         if not used:
             return None
-        correct = [correct[i] for i in used]
-        not_wrong = [[*own, *(other for one in own for other in self._same_concepts.get(one, ()))] for own in correct]
+        correct, known = [correct[i] for i in used], [known[i] for i in used]
+        not_wrong = [[*own, *(other for one in own for other in self._same_concepts.get(one, ()))] for own in known]
         mention_tower = self.model.get_ref("mention_tower")
         vectors, backprop = mention_tower.begin_update(rows.take(used))
         objective = self.objective

@@ -442,6 +442,27 @@ def test_the_same_concept_under_another_id_is_never_a_negative(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("layout", ["shared", "per_mention"])
+def test_the_same_concept_as_a_correct_id_that_the_label_does_not_allow_is_no_negative(tmp_path, layout):
+    changed = {"D009203": {"types": ("Procedure",)}, "D001281": {"xrefs": ("D009203",)}}
+    _, linker, examples, _ = make_pipeline(
+        write_encoder(tmp_path / "encoder"),
+        make_kb(tmp_path / "kb", [replace(e, **changed.get(e.id, {})) for e in ENTITIES]),
+        [("Severe heart attack today .", {"heart attack": "D009203|D006333"})],
+        negatives={"@misc": "spacy_pel.RandomNegatives.v1", "n": 64},
+        layout=layout,
+        types_by_label={"X": ["Disease"]},
+    )
+    linker.update(examples)
+    batch = linker.session.latest_batch
+    wrong, right = (
+        set(linker.kb.ids(linker.kb.live_rows[batch.candidate_places()[which]]).tolist())
+        for which in (batch.negatives, batch.positives)
+    )
+    diseases = {e.id for e in ENTITIES if e.types == ("Disease",)}
+    assert right == {"D006333"} and wrong == diseases - {"D009203", "D006333", "D001281"}
+
+
+@pytest.mark.parametrize("layout", ["shared", "per_mention"])
 @pytest.mark.parametrize("sampler", ["RandomNegatives", "HardNegatives", "MixedNegatives"])
 def test_negatives_are_of_the_types_that_the_label_allows(tmp_path, layout, sampler, monkeypatch):
     _, linker, examples, _ = make_pipeline(
