@@ -34,7 +34,9 @@ class FGSM:
         layer: What z is: "sum", of the word, position and segment embeddings, as in the paper; "normalised", that sum
             behind its LayerNorm and dropout, where it has about the same size in every encoder, and so has ε.
         tokens: Of a `pel_ranker`, whose rows have mention and entity: "entity", the step is on the entity's part;
-            "all", on the whole row. A `pel_linker` has "entity" only.
+            "all", on the whole row. With `rows = "mentions"` the candidates of a mention share its tokens: "all" gives
+            these one step, up the sum of the gradients of all of them, which is an approximation. A `pel_linker` has
+            "entity" only.
 
     Raises:
         PelError: epsilon is not more than 0, weight is less, or there is no such layer or choice of tokens.
