@@ -16,7 +16,7 @@ from .codes import CODES, vocabularies_given
 from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import echo
-from .standard_input import standard_input
+from .standard_input import STANDARD, format_of, standard_input
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..linking.output import CodesOf
     from ..linking.term_list import TermList
     from ..mentions.links import Link
-
-STANDARD = Path("-")  # standard input or output
 
 
 class Format(str, Enum):
@@ -68,7 +66,7 @@ def ground(
 
     Example: echo "heart attack" | python -m spacy pel ground linker -
     """
-    format_name = format.value if format else _format_of(source)
+    format_name = format.value if format else format_of(source, Format, Format.txt)
     out_format = _checked_out(out, source, force)
     terms = _read(source, format_name, column)
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)
@@ -177,17 +175,6 @@ def _check_lengths(nlp: Language, terms: TermList, source: Path) -> None:
         except PelError as error:
             where = "standard input" if source == STANDARD else source
             raise PelError(f"{where}:{line}: {error}.") from error
-
-
-def _format_of(source: Path) -> str:
-    from ..files.lines import unpacked_suffix
-
-    suffix = unpacked_suffix(source).removeprefix(".")
-    if source == STANDARD:
-        return Format.txt.value
-    if suffix not in Format.__members__:
-        raise PelError(f"{source}: the name does not tell what is in it; say it with --format: csv, tsv or txt.")
-    return suffix
 
 
 def _checked_out(out: Path, source: Path, force: bool) -> str:

@@ -19,12 +19,11 @@ from .engines import EngineName
 from .interrupts import interrupts_held, status_after, terminable
 from .out_file import check_out
 from .pipeline import CODE, GPU_ID, load_linker
-from .standard_input import standard_input
+from .standard_input import STANDARD, format_of, standard_input
 
 if TYPE_CHECKING:
     from ..linking.output import LinkedDocs, LinkedLines
 
-STANDARD = Path("-")  # standard input or output
 WRITTEN = (".spacy", ".jsonl", ".ndjson", "")  # suffixes of OUT
 NOT_READ = 141  # the shell's status of a program whose reader has gone
 
@@ -100,7 +99,7 @@ def link(
         return
     if given:
         raise PelError(f"{source} is no folder: leave out --engine, --text and --keep.")
-    format_name = format.value if format else _format_of(source)
+    format_name = format.value if format else format_of(source, Format, Format.jsonl)
     if source == STANDARD and format_name == Format.spacy.value:
         raise PelError("A .spacy file is not read from standard input; name the file.")
     _check_source(source)
@@ -160,17 +159,6 @@ def link(
     report.sum_up("standard output" if out == STANDARD else str(out), stopped=status != 0)
     if status:
         raise typer.Exit(status)
-
-
-def _format_of(source: Path) -> str:
-    from ..files.lines import unpacked_suffix
-
-    suffix = unpacked_suffix(source).removeprefix(".")
-    if source == STANDARD:
-        return Format.jsonl.value
-    if suffix not in Format.__members__:
-        raise PelError(f"{source}: the name does not tell what is in it; say it with --format: jsonl, txt or spacy.")
-    return suffix
 
 
 def _check_source(source: Path) -> None:

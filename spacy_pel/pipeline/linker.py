@@ -29,8 +29,7 @@ from .arguments import check_attribute, check_ranked
 from .default_weights import default_weights
 from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, check_linked
 from .notices import warn_of_missing, warn_of_training, warn_of_tuning
-from .scispacy import SETTING_OF
-from .settings import SETTINGS, LinkSettings
+from .settings import OF_SCISPACY, SETTINGS, LinkSettings
 from .upstream import Upstream
 from .with_kb import WithKB
 from .with_settings import WithSettings
@@ -70,7 +69,7 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
 
     model: Model
     setting_names = SETTINGS
-    setting_of = SETTING_OF
+    setting_of = OF_SCISPACY
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ Threshold = Literal["tuned"] | float | None
 Vectors = Literal["entity", "names", "both"]
 Lexical = Literal["tuned"] | dict[str, float] | None
 SECTION = "[components.pel_linker]"
+OF_SCISPACY = {"k": "top_k", "max_entities_per_mention": "max_candidates"}  # its names of settings
 MOST_THREADS = 1024  # a system that cannot start so many ends the whole process
 
 
