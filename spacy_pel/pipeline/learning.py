@@ -6,11 +6,13 @@ from itertools import islice
 from typing import Any
 
 from spacy.language import Language
+from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from thinc.api import Model, Optimizer
 
 from ..errors import PelError
-from ..mentions.gold import GoldMention
+from ..mentions.gold import GOLD_GROUP, GoldMention, gold_mentions
+from ..mentions.links import mentions_of
 
 EXAMPLES_CHECKED = 1000
 STREAMED = -1  # [training] max_epochs, of a corpus of which spaCy shows `initialize` the first Examples only
@@ -30,23 +32,42 @@ def check_first_examples(get_examples: Callable[[], Iterable[Example]], method: 
     validate_get_examples(first if callable(get_examples) else get_examples, method)
 
 
-def check_linked(mentions: Sequence[GoldMention], name: str, nlp: Language | None) -> None:
-    """Check that there is something to learn for the component `name` of `nlp`: one of the first gold `mentions` of the
-    training has an id. Of a streamed corpus, which may have ids further on, warn only. Without any mention, as with
-    spaCy's Example for those who only want to load things, say nothing.
+def gold_to_learn(
+    references: Iterable[Doc], name: str, nlp: Language | None, spans_key: str | None
+) -> list[GoldMention]:
+    """The gold mentions of the first `references` of the training of the component `name` of `nlp`, of which one has an
+    id. Of a streamed corpus, which may have ids further on, warn only. Without any mention, as with spaCy's Example for
+    those who only want to load things, say nothing, unless the ids are in the group `spans_key` that is linked.
 
     Raises:
         PelError: None has.
     """
-    if not mentions or any(mention.is_linked for mention in mentions):
-        return
-    complaint = (
-        f"None of the {len(mentions)} mentions of the first training examples ({mentions[0].span.text!r}, ...) has an "
-        f"id that {name} could learn: give the mentions of the training corpus a kb_id, as `spacy pel convert` does."
-    )
-    if nlp is None or nlp.config.interpolate()["training"]["max_epochs"] != STREAMED:
+    references = list(references)
+    mentions = [mention for doc in references for mention in gold_mentions(doc)]
+    if any(mention.is_linked for mention in mentions):
+        return mentions
+    complaint = _complaint(references, mentions, name, spans_key)
+    if complaint and (nlp is None or nlp.config.interpolate()["training"]["max_epochs"] != STREAMED):
         raise PelError(complaint)
-    warnings.warn(complaint, stacklevel=3)
+    if complaint:
+        warnings.warn(complaint, stacklevel=3)
+    return mentions
+
+
+def _complaint(references: list[Doc], mentions: list[GoldMention], name: str, spans_key: str | None) -> str:
+    if mentions:
+        return (
+            f"None of the {len(mentions)} mentions of the first training examples ({mentions[0].span.text!r}, ...) has "
+            f"an id that {name} could learn: give the mentions of the training corpus a kb_id, as `spacy pel convert` "
+            "does."
+        )
+    if spans_key and any(span.kb_id for doc in references for span in mentions_of(doc, spans_key)):
+        return (
+            f'{name} has nothing to learn: gold is read from doc.ents or doc.spans["{GOLD_GROUP}"], and the ids of the '
+            f'first training examples are in doc.spans["{spans_key}"]; copy that group in the Docs of the training '
+            f'corpus: doc.spans["{GOLD_GROUP}"] = list(doc.spans["{spans_key}"]).'
+        )
+    return ""
 
 
 class Learning:

@@ -20,14 +20,14 @@ from ..kb.codes import checked_codes_of
 from ..kb.entity import NIL
 from ..kb.kinds import ENTITY
 from ..mentions.extensions import set_extensions
-from ..mentions.gold import check_gold_ids, gold_mentions
+from ..mentions.gold import check_gold_ids
 from ..mentions.links import Link, RankedIds, mentions_of, warn_without_mentions, write_links
 from ..mentions.noted import NotedDocs
 from ..search.weights import NameWeights
 from ..tuning.tuned import Tuned, decide
 from .arguments import check_attribute, check_ranked
 from .default_weights import default_weights
-from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, check_linked
+from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, gold_to_learn
 from .notices import warn_of_missing, warn_of_training, warn_of_tuning
 from .settings import OF_SCISPACY, SETTINGS, LinkSettings
 from .upstream import Upstream
@@ -296,9 +296,8 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
         check_first_examples(get_examples, "PelLinker.initialize")
         encoder = load_encoder(self.model, self.name, encoder_loader)
         kb = load_kb(self.kb, self.name, kb_loader)
-        examples = islice(get_examples(), EXAMPLES_CHECKED)
-        mentions = [mention for eg in examples for mention in gold_mentions(eg.reference)]
-        check_linked(mentions, self.name, nlp)
+        references = (eg.reference for eg in islice(get_examples(), EXAMPLES_CHECKED))
+        mentions = gold_to_learn(references, self.name, nlp, self.settings.spans_key)
         check_gold_ids(mentions, kb)
         if encoder is not None:
             set_encoder(self.model, encoder, nlp)

@@ -18,9 +18,9 @@ from thinc.api import Model
 
 from ..checks import check_count, check_flag, check_number, plain, refused
 from ..errors import PelError
-from ..mentions.gold import check_gold_ids, gold_mentions, mentions_to_learn, with_successors
+from ..mentions.gold import check_gold_ids, mentions_to_learn, with_successors
 from ..mentions.links import Link, links_of, mentions_of, write_links
-from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, check_linked
+from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, gold_to_learn
 from .notices import warn_of_no_links
 from .settings import Threshold
 from .with_settings import WithSettings
@@ -314,8 +314,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         encoder = None if encoder_loader is None else encoder_loader()
         if encoder is None and not has_encoder(self.model):
             encoder = encoder_of(linker.model)
-        annotated = [mention for eg in get_examples() for mention in gold_mentions(eg.reference)]
-        check_linked(annotated, self.name, nlp)
+        references = (eg.reference for eg in get_examples())
+        annotated = gold_to_learn(references, self.name, nlp, linker.settings.spans_key)
         mentions = [mention for mention in annotated if mention.is_linked]
         check_gold_ids(mentions[:EXAMPLES_CHECKED], linker.require_kb())
         choices = self._begin(candidates)

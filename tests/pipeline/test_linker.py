@@ -760,6 +760,23 @@ def test_a_corpus_without_ids_is_found_at_initialisation(tmp_path, id_):
         nlp.initialize()  # with spaCy's own Example, to load things
 
 
+def test_gold_in_the_group_that_is_linked_is_told_where_it_is_read(tmp_path):
+    encoder, kb = write_encoder(tmp_path / "encoder"), make_kb(tmp_path / "kb")
+    nlp, linker, examples, _ = make_pipeline(encoder, kb, spans_key="sc")
+    for eg in examples:
+        eg.reference.spans["sc"] = list(eg.reference.spans.pop(GOLD_GROUP))
+        eg.reference.set_ents([])
+    where = r'gold is read from doc\.ents or doc\.spans\["gold_mentions"\].* are in doc\.spans\["sc"\]; copy'
+    with pytest.raises(PelError, match=where):
+        linker.initialize(lambda: examples, nlp=nlp)
+    nlp.config["training"]["max_epochs"] = -1
+    with pytest.warns(UserWarning, match=where):
+        linker.initialize(lambda: examples, nlp=nlp)
+    for eg in examples:
+        eg.reference.spans[GOLD_GROUP] = list(eg.reference.spans["sc"])
+    linker.initialize(lambda: examples, nlp=nlp)
+
+
 def test_mentions_whose_gold_is_not_in_the_kb_give_no_loss(tmp_path):
     kb = make_kb(tmp_path / "kb", [e for e in ENTITIES if e.id not in ("D009270", "D003000")])
     nlp, linker, examples, optimizer = make_pipeline(write_encoder(tmp_path / "encoder"), kb)

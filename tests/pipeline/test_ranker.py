@@ -30,7 +30,7 @@ from spacy_pel.errors import PelError
 from spacy_pel.evaluation.evaluate import evaluate
 from spacy_pel.kb.entity import NIL, Entity
 from spacy_pel.kb.index.indexes import NewVectors
-from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
 from spacy_pel.mentions.links import Link, mentions_of
 from spacy_pel.models.encoder import tower_module
 from spacy_pel.models.encoder_loader import HFEncoder
@@ -499,9 +499,16 @@ def test_the_linkers_encoder_is_where_it_begins(nlp, linker):
         assert (tensor == theirs[key]).all() and tensor.data_ptr() != theirs[key].data_ptr()
 
 
-def test_a_corpus_without_ids_is_found_at_initialisation(nlp, ranker):
+def test_a_corpus_without_ids_is_found_at_initialisation(nlp, linker, ranker):
     examples = make_examples(nlp, [(text, dict.fromkeys(found, "")) for text, found in SENTENCES])
     with pytest.raises(PelError, match=r"None of the 12 mentions .* has an id that pel_ranker could learn"):
+        ranker.initialize(lambda: examples, nlp=nlp)
+    linker.spans_key = "sc"
+    examples = make_examples(nlp)
+    for eg in examples:
+        eg.reference.spans["sc"] = list(eg.reference.spans.pop(GOLD_GROUP))
+        eg.reference.set_ents([])
+    with pytest.raises(PelError, match=r"pel_ranker has nothing to learn: gold is read from doc\.ents"):
         ranker.initialize(lambda: examples, nlp=nlp)
 
 
