@@ -153,9 +153,11 @@ def _read_kb(linker: CanBeSaved, path: Path) -> None:
 
 def linker_to_bytes(linker: CanBeSaved, exclude: Iterable[str]) -> bytes:
     """The folder of `write_linker` as one byte string; of a KB over 200 MB only the path."""
-    small = linker.kb is not None and linker.kb.size_bytes <= KB_IN_BYTES
+    excluded, kb = set(exclude), linker.kb
+    wanted = linker.settings.save_kb and FOLDER not in excluded
+    with_kb = wanted and kb is not None and kb.size_bytes <= KB_IN_BYTES
     with tempfile.TemporaryDirectory() as folder:
-        write_linker(linker, Path(folder), exclude, with_kb=linker.settings.save_kb and small)
+        write_linker(linker, Path(folder), excluded, with_kb=with_kb)
         return pack_folder(Path(folder))
 
 

@@ -9,6 +9,7 @@ import pickle
 import shutil
 import traceback
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -336,6 +337,16 @@ def test_what_bytes_were_written_without_stays(pipelines, part):
     old.from_bytes(new.to_bytes(exclude=[part]), exclude=["kb"] if part == "model" else [])
     assert (old.model is model, old.kb is kb) == (part == "model", part in ("model", "kb"))
     assert old.threshold == 0.5
+
+
+def test_a_kb_that_is_gone_is_named_where_it_is_wanted(saved, tmp_path):
+    linker = spacy.load(saved).get_pipe("pel_linker")
+    saved.rename(tmp_path / "moved")
+    for made in (linker.to_bytes, lambda: pickle.loads(pickle.dumps(linker)), lambda: deepcopy(linker)):
+        with pytest.raises(PelError, match=r"entities\.sqlite: the file is missing; "):
+            made()
+    without = spacy.blank("en").add_pipe("pel_linker").from_bytes(linker.to_bytes(exclude=["kb"]))
+    assert without.kb is None and without.fingerprint == linker.fingerprint
 
 
 def linkers(pipelines):

@@ -40,8 +40,7 @@ def connect(path: Path, *, writable: bool = False) -> sqlite3.Connection:
         PelError: The file is missing, truncated, of another format or no entity file of a KB, or there is something in
             it or beside it that spacy-pel has not written.
     """
-    if not path.is_file():
-        raise PelError(f"{path}: the file is missing; {remedy(path)}")
+    check_there(path)
     if writable and path.is_symlink():
         raise PelError(f"{path}: is a link to {path.resolve()}; copy the KB (kb.copy_to) and change the copy.")
     with read_errors(path):
@@ -53,6 +52,16 @@ def connect(path: Path, *, writable: bool = False) -> sqlite3.Connection:
             connection.close()
             raise
         return connection
+
+
+def check_there(path: Path) -> None:
+    """Check that there is a file at `path`, that of a KB.
+
+    Raises:
+        PelError: There is none.
+    """
+    if not path.is_file():
+        raise PelError(f"{path}: the file is missing; {remedy(path)}")
 
 
 def place(path: Path) -> tuple[int, int] | None:

@@ -313,6 +313,7 @@ class RecordStore:
     @property
     def size_bytes(self) -> int:
         """Bytes on disk of the records and of the index of their names."""
+        opening.check_there(self.path)
         return self.path.stat().st_size + self.meta.get("names", {}).get("file", {}).get("size", 0)
 
     @property
