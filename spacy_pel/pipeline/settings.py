@@ -1,10 +1,21 @@
 """How a `pel_linker` links: each setting once, with its default and what it may be."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from ..checks import check_choice, check_count, check_flag, check_mapping, check_text, is_number, plain, text_list
+from ..checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_mapping,
+    check_text,
+    is_number,
+    plain,
+    shown,
+    text_list,
+)
 from ..errors import PelError
 from ..kb.allowed import Allowed
 from ..kb.kinds import VECTORS
@@ -15,6 +26,7 @@ Vectors = Literal["entity", "names", "both"]
 Lexical = Literal["tuned"] | dict[str, float] | None
 SECTION = "[components.pel_linker]"
 OF_SCISPACY = {"k": "top_k", "max_entities_per_mention": "max_candidates"}  # its names of settings
+CONFIG_KEY = re.compile(r"[^:=\s#;\[]([^:=\r\n]*[^:=\s])?")  # as confection reads a key again
 MOST_THREADS = 1024  # a system that cannot start so many ends the whole process
 
 
@@ -84,16 +96,11 @@ class LinkSettings:
             check_flag(SECTION, key, getattr(self, key))
         check_choice(SECTION, "vectors", self.vectors, tuple(VECTORS))
         check_text(SECTION, "spans_key", self.spans_key, "name a group of doc.spans", optional=True)
-        check_mapping(SECTION, "types_by_label", self.types_by_label, '{"LABEL": ["type"]}')
-        by_label = {
-            label: text_list(SECTION, f"types_by_label[{label!r}]", types)
-            for label, types in (self.types_by_label or {}).items()
-        }
         _set(
             self,
             labels_discard=text_list(SECTION, "labels_discard", self.labels_discard),
             types=text_list(SECTION, "types", self.types),
-            types_by_label=by_label,
+            types_by_label=_by_label(self.types_by_label),
             with_codes=text_list(SECTION, "with_codes", self.with_codes),
             nil_threshold=plain(self.nil_threshold),
         )
@@ -130,6 +137,20 @@ class LinkSettings:
 
 
 SETTINGS = tuple(field.name for field in fields(LinkSettings))
+
+
+def _by_label(types_by_label: Any) -> dict[str, list[str]]:
+    """`types_by_label` with lists, whose labels are keys of a config."""
+    check_mapping(SECTION, "types_by_label", types_by_label, '{"LABEL": ["type"]}')
+    by_label = dict(types_by_label or {})
+    for label in by_label:
+        if not CONFIG_KEY.fullmatch(label):
+            raise PelError(
+                f"{SECTION}: types_by_label has the label {shown(label)}, with which no config could be loaded: a key "
+                'there has no ":", "=" or line break, begins with none of "#", ";" and "[", has no space at its ends '
+                "and is not empty; give those mentions another label before they are linked."
+            )
+    return {label: text_list(SECTION, f"types_by_label[{label!r}]", types) for label, types in by_label.items()}
 
 
 def _set(settings: LinkSettings, **values: Any) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import nullcontext
 from dataclasses import asdict
 
 import faiss
 import numpy as np
 import pytest
 import spacy
+from thinc.api import Config
 from tiny import make_docs, make_kb, make_pipeline, write_encoder
 
 from spacy_pel.errors import PelError
@@ -80,6 +83,19 @@ def test_fewer_searched_than_kept_are_refused_wherever_they_are_said(linker):
     assert (linker.top_k, linker.max_candidates) == (64, 5)
     linker.max_candidates, linker.top_k = 2, 2
     assert (linker.settings.top_k, linker.settings.max_candidates) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "label", ["UMLS:T047", "a=b", "#x", ";x", "[x]", " x", "x ", "a\nb", "", "A.B c", "x", "$#[;é"]
+)
+def test_a_label_that_no_config_can_hold_is_refused(linker, label):
+    section = {"by_label": {label: ["Disease"]}}
+    try:
+        can_be_read = Config().from_str(Config({"x": section}).to_str()) == {"x": section}
+    except ValueError:
+        can_be_read = False
+    with nullcontext() if can_be_read else pytest.raises(PelError, match=rf"the label {re.escape(repr(label))}, with"):
+        linker.types_by_label = section["by_label"]
 
 
 def test_under_scispacy_s_names(linker):
