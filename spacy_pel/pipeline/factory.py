@@ -15,6 +15,7 @@ from ..checks import refused
 from ..kb.kinds import ENTITY
 from .linker import PelLinker
 from .settings import SETTINGS, Lexical, LinkSettings, Threshold, Vectors
+from .with_settings import errors_name
 
 DEFAULT_CONFIG = {
     "model": {"@architectures": "spacy_pel.BiEncoder.v1"},
@@ -87,17 +88,17 @@ def make_linker(
     Raises:
         PelError: A setting or a part cannot be what it is, or the parts do not go together.
     """
-    given = locals()
-    settings = LinkSettings(**{key: given[key] for key in SETTINGS})
-
     from ..models.encoding import check_reads_names
     from ..training.objective import Objective
 
-    objective = Objective(loss, adversarial, negatives, layout, mask_names, freeze_entities, distillation)
-    if "similarity" not in model.attrs.get("settings", {}):
-        advice = 'make it a section with "@architectures": "spacy_pel.BiEncoder.v1"'
-        raise refused(f"[components.{name}]", "model", model.name, advice)
-    objective.check_similarity(model, name)
-    if settings.vectors != ENTITY:
-        check_reads_names(model)
-    return PelLinker(nlp.vocab, model, name, objective=objective, settings=settings, scorer=scorer)
+    given = locals()
+    with errors_name(name, "pel_linker"):
+        settings = LinkSettings(**{key: given[key] for key in SETTINGS})
+        objective = Objective(loss, adversarial, negatives, layout, mask_names, freeze_entities, distillation)
+        if "similarity" not in model.attrs.get("settings", {}):
+            advice = 'make it a section with "@architectures": "spacy_pel.BiEncoder.v1"'
+            raise refused(f"[components.{name}]", "model", model.name, advice)
+        objective.check_similarity(model, name)
+        if settings.vectors != ENTITY:
+            check_reads_names(model)
+        return PelLinker(nlp.vocab, model, name, objective=objective, settings=settings, scorer=scorer)

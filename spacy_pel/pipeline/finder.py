@@ -24,7 +24,7 @@ from ..kb.names.plurals import plurals
 from ..mentions.abbreviations import long_forms
 from ..mentions.stretches import stretches
 from .upstream import ListenedTo
-from .with_settings import WithSettings
+from .with_settings import WithSettings, errors_name
 
 if TYPE_CHECKING:
     from ..kb.knowledge_base import KnowledgeBase
@@ -104,9 +104,14 @@ def make_finder(
         kb: `spacy_pel.KBFromDisk.v1`, for a KB of its own; null for that of the linker.
 
     The other arguments are the settings of `FinderSettings`.
+
+    Raises:
+        PelError: A setting cannot be what it is.
     """
     given = locals()
-    return PelFinder(nlp, name, settings=FinderSettings(**{key: given[key] for key in SETTINGS}), kb_loader=kb)
+    with errors_name(name, "pel_finder"):
+        settings = FinderSettings(**{key: given[key] for key in SETTINGS})
+    return PelFinder(nlp, name, settings=settings, kb_loader=kb)
 
 
 class PelFinder(WithSettings, ListenedTo, Pipe):

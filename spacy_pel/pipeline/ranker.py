@@ -23,7 +23,7 @@ from ..mentions.links import Link, links_of, mentions_of, write_links
 from .learning import EXAMPLES_CHECKED, Learning, check_first_examples, gold_to_learn
 from .notices import warn_of_no_links
 from .settings import Threshold
-from .with_settings import WithSettings
+from .with_settings import WithSettings, errors_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -102,13 +102,14 @@ def make_ranker(
     Raises:
         PelError: A setting or a part cannot be what it is.
     """
-    if adversarial is not None and not hasattr(adversarial, "step"):
-        raise refused(SECTION, "adversarial", adversarial, 'make it a section with "@misc": "spacy_pel.FGSM.v1"')
-    if "rows" not in model.attrs.get("settings", {}):
-        advice = 'make it a section with "@architectures": "spacy_pel.CrossEncoder.v1"'
-        raise refused(SECTION, "model", model.name, advice)
-    settings = RankSettings(top_n, rerank_below, use_gold_ents)
-    return PelRanker(nlp.vocab, model, name, adversarial=adversarial, settings=settings, scorer=scorer)
+    with errors_name(name, "pel_ranker"):
+        if adversarial is not None and not hasattr(adversarial, "step"):
+            raise refused(SECTION, "adversarial", adversarial, 'make it a section with "@misc": "spacy_pel.FGSM.v1"')
+        if "rows" not in model.attrs.get("settings", {}):
+            advice = 'make it a section with "@architectures": "spacy_pel.CrossEncoder.v1"'
+            raise refused(SECTION, "model", model.name, advice)
+        settings = RankSettings(top_n, rerank_below, use_gold_ents)
+        return PelRanker(nlp.vocab, model, name, adversarial=adversarial, settings=settings, scorer=scorer)
 
 
 class PelRanker(WithSettings, Learning, TrainablePipe):

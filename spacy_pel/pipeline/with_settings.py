@@ -1,8 +1,27 @@
 """Components whose settings are attributes of theirs too."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
+
+from ..errors import PelError
+
+
+@contextmanager
+def errors_name(name: str, factory: str) -> Iterator[None]:
+    """Errors of the block that name the section of a component with the name of its `factory` get that of the component
+    `name`, which is built in the block.
+
+    Raises:
+        PelError: The block does.
+    """
+    try:
+        yield
+    except PelError as error:
+        error.args = (re.sub(rf"\[components\.{factory}(?=[].])", lambda _: f"[components.{name}", str(error)),)
+        raise
 
 
 class WithSettings:

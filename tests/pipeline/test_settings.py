@@ -74,6 +74,25 @@ def test_a_search_has_as_many_threads_as_it_is_given(trained, linker, monkeypatc
     assert set(taken) == {usual, usual + 1} and taken[-1] == usual
 
 
+@pytest.mark.parametrize(
+    ("factory", "config", "where"),
+    [
+        ("pel_linker", {"top_k": 0}, "]"),
+        ("pel_linker", {"nil_threshold": 7.0}, "]"),
+        ("pel_linker", {"layout": "other"}, "]"),
+        ("pel_linker", {"distillation": 5}, "]"),
+        ("pel_linker", {"negatives": {"@misc": "spacy_pel.RandomNegatives.v1", "n": 0}}, ".negatives]"),
+        ("pel_ranker", {"top_n": 1}, "]"),
+        ("pel_ranker", {"adversarial": 5}, "]"),
+        ("pel_finder", {"min_length": 0}, "]"),
+    ],
+)
+def test_the_section_of_a_component_with_a_name_of_its_own_is_named(factory, config, where):
+    with pytest.raises(PelError) as caught:
+        spacy.blank("en").add_pipe(factory, name="chem", config=config)
+    assert str(caught.value).startswith(f"[components.chem{where}: ") and factory not in str(caught.value)
+
+
 def test_fewer_searched_than_kept_are_refused_wherever_they_are_said(linker):
     named = "max_candidates = 5 is more than the top_k = 2 that are searched"
     with pytest.raises(PelError, match=named):
