@@ -399,6 +399,11 @@ class PelLinker(WithSettings, WithKB, Learning, Upstream, TrainablePipe):
 
         return *pickled(self), (self.session is not None, kept_handler(self), self._loss)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Self":
+        from .saving import copied
+
+        return copied(self, memo)
+
     def __setstate__(self, state: tuple) -> None:
         in_training, error_handler, self._loss = state
         self.set_error_handler(error_handler)

@@ -414,6 +414,11 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
         return *pickled(self), (self.linker, kept_handler(self))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Self":
+        from .saving import copied
+
+        return copied(self, memo)
+
     def __setstate__(self, state: tuple["PelLinker | None", Callable]) -> None:
         linker, error_handler = state
         self.set_error_handler(error_handler)

@@ -17,6 +17,7 @@ import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -193,6 +194,15 @@ def kept_handler(component: Any) -> Callable:
     except (pickle.PicklingError, AttributeError, TypeError):
         return raise_error
     return handler
+
+
+def copied(component: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy of a component, as its pickle makes it, with its own error handler even where none can be pickled."""
+    make, parts, state = component.__reduce__()
+    memo[id(component)] = copy = make(*deepcopy(parts, memo))
+    copy.__setstate__(deepcopy(state, memo))
+    copy.set_error_handler(deepcopy(component.get_error_handler(), memo))
+    return copy
 
 
 def linker_from_parts(

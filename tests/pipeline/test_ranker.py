@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import warnings
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -458,6 +459,18 @@ def test_it_comes_back(nlp, ranker, tmp_path):
     for pipe in pipes:
         docs = list(pipe.pipe(docs))
     assert ids_of(docs) == expected
+
+
+def test_a_deep_copy_keeps_who_listens_to_whom_and_a_handler_that_cannot_be_pickled(nlp):
+    nlp.add_pipe("pel_linker", source=nlp, name="second")
+    nlp.add_pipe("pel_ranker", name="other", config={"top_n": 4, "model": MODEL})
+    handler = lambda *_: None  # noqa: E731
+    nlp.set_error_handler(handler)
+    again = deepcopy(nlp)
+    for ranker, linker in (("pel_ranker", "pel_linker"), ("other", "second")):
+        assert again.get_pipe(ranker).linker is again.get_pipe(linker) is not nlp.get_pipe(linker)
+        assert again.get_pipe(ranker).linker.listener_map[ranker] is again.get_pipe(ranker)
+    assert all(pipe.get_error_handler() is handler for _, pipe in again.pipeline)
 
 
 def test_several_processes(nlp):
