@@ -15,6 +15,7 @@ from ..kb.names.name_rules import LABEL, MIN_LENGTH
 from .app import command, pel_app
 from .pipeline import CODE, GPU_ID, check_new_pipeline, folder_of, load_linker, warn_of_package, with_kb_of_its_own
 from .printing import echo, msg
+from .standard_input import STANDARD
 from .vocabulary import built_kb, is_pipeline, print_skipped
 
 if TYPE_CHECKING:
@@ -270,11 +271,11 @@ def export(
 
     from ..files.atomic import check_writable, write_lines
 
-    if out.suffix != ".jsonl" and str(out) != "-":
+    if out.suffix != ".jsonl" and out != STANDARD:
         raise PelError(f"{out}: what is written are JSON lines; name a .jsonl file, or - for the terminal.")
     kb = _open(path)
     lines = (srsly.json_dumps({key: value for key, value in asdict(one).items() if value}) for one in kb.entities())
-    if str(out) == "-":
+    if out == STANDARD:
         for line in lines:
             echo(line.replace("\x7f", "\\u007f"))  # of what `echo` shows otherwise, all that JSON leaves as it is
         return

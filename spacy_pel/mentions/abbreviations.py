@@ -116,7 +116,7 @@ def _everywhere(doc: Doc) -> LongForms:
             if ends[last] > start + reach + 1:
                 break
             form = text[start : ends[last]]
-            if form not in forms:
+            if form[-1:] == "." and form not in forms:
                 form = without_full_stop(form)
             end = start + len(form)
             if form in forms and free[form] <= start and _stands_alone(text, start, end):

@@ -36,7 +36,8 @@ class NameRules:
         """Whether this name of an entity finds `text`: an abbreviation as it is written, any other name by its
         normalised form. Marks such as commas and brackets in the text must be in the name too, but for a full stop
         that a tokenizer leaves on the last word of a sentence."""
-        return (_is_written(name, text) or _is_written(name, without_full_stop(text))) and self.allow(name)
+        forms = {text, without_full_stop(text)}
+        return any(_is_written(name, form) for form in forms) and self.allow(name)
 
 
 def without_full_stop(text: str) -> str:
