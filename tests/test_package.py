@@ -141,8 +141,9 @@ def test_the_wheel_has_the_templates_and_the_sdist_no_tests(tmp_path):
     files = "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"
     for name in files:
         shutil.copy(ROOT / name, tmp_path)
-    for name in ("spacy_pel", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    package = Path(spacy_pel.__file__).parent  # the installed one, where the checkout has none
+    for folder in (package, ROOT / "tests"):
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     commands = "egg_info", "build_py", "sdist", "--formats=tar"
     run = subprocess.run(
         [sys.executable, "-c", "import setuptools; setuptools.setup()", *commands],
