@@ -10,8 +10,9 @@ import numpy as np
 
 from ..errors import PelError
 from ..mentions.ranked import RankedMention
+from .newton import fit_weights, log_odds, platt_targets
 
-STEPS, TOLERANCE = 100, 1e-10
+RIDGE = 1e-9  # none, but that the curve can be solved for where all scores are one
 
 
 class Calibration(NamedTuple):
@@ -28,9 +29,8 @@ class Calibration(NamedTuple):
 
 
 def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
-    """The curve of greatest likelihood for top `scores` (n,) and whether each link was `right` (n,) bool, by Newton's
-    method, with Platt's targets (1999): (n⁺ + 1) / (n⁺ + 2) for right and 1 / (n⁻ + 2) for wrong, so that it stays
-    finite where a score parts the two. Infinite scores are left out.
+    """The curve of greatest likelihood for top `scores` (n,) and whether each link was `right` (n,) bool, with Platt's
+    targets (1999). Infinite scores are left out.
 
     Raises:
         PelError: Without a finite score.
@@ -39,29 +39,12 @@ def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
     scores, right = scores[finite].astype(np.float64), right[finite]
     if not len(scores):
         raise PelError("no mention has a candidate: there is nothing to fit probabilities to")
-    n_right, n_wrong = int(right.sum()), int((~right).sum())
-    targets = np.where(right, (n_right + 1) / (n_right + 2), 1 / (n_wrong + 2))
+    targets = platt_targets(right)
     middle, spread = scores.mean(), scores.std() or 1.0
     inputs = np.stack([(scores - middle) / spread, np.ones_like(scores)], axis=1)
-    share = math.log(targets.mean() / (1 - targets.mean()))
-    weights = np.array([0.0, share])
-
-    def loss(weights: np.ndarray) -> float:
-        odds = inputs @ weights
-        return float((np.logaddexp(0, odds) - targets * odds).sum())
-
-    for _ in range(STEPS):
-        probabilities = 0.5 + 0.5 * np.tanh(inputs @ weights / 2)  # the logistic curve, which cannot overflow so
-        gradient = inputs.T @ (probabilities - targets)
-        hessian = inputs.T @ (inputs * (probabilities * (1 - probabilities))[:, None])
-        step = np.linalg.solve(hessian + 1e-9 * np.eye(2), gradient)
-        while loss(weights - step) > loss(weights) and np.abs(step).max() >= TOLERANCE:  # too far
-            step = step / 2
-        weights -= step
-        if np.abs(step).max() < TOLERANCE:
-            break
+    weights = fit_weights(inputs, targets, np.full(2, RIDGE))
     if weights[0] <= 0:  # higher scores are not right more often: nothing but their share can be said
-        return Calibration(0.0, share)
+        return Calibration(0.0, log_odds(targets))
     return Calibration(float(weights[0] / spread), float(weights[1] - weights[0] * middle / spread))
 
 

@@ -10,13 +10,14 @@ import numpy as np
 from ..mentions.ranked import RankedMention
 from ..search.evidence import EVIDENCE
 from .calibration import fit
+from .newton import curve, fit_weights, platt_targets
 from .nil import Outcomes
 
 RIDGE = 100.0  # of the squared weights of columns, and of products of two, with variance 1
 EDGE = 0.02  # of the mentions on either side: evidence that is further out than theirs counts as theirs
 FAR = 4.0  # standard deviations from the mean, where another version has not noted what that is
 CONSTANT = 1e-6  # a standard deviation under it is none
-STEPS, TOLERANCE = 50, 1e-8
+FREE = 1e-8  # the ridge of a weight that has none
 
 
 class Logistic(NamedTuple):
@@ -49,7 +50,7 @@ class Logistic(NamedTuple):
 
     def probability(self, evidence: np.ndarray) -> np.ndarray:
         """Of the evidence (…, e), (…)."""
-        return _curve(self.intercept + self.shares(evidence).sum(axis=-1))
+        return curve(self.intercept + self.shares(evidence).sum(axis=-1))
 
     def to_dict(self, columns: Sequence[str] = EVIDENCE) -> dict[str, Any]:
         """As JSON, with the names of the `columns`."""
@@ -65,10 +66,6 @@ class Logistic(NamedTuple):
         stored = {"least": -widest, "most": widest, **stored}  # older versions wrote neither
         arrays = {key: np.array(stored[key]) for key in cls._fields[:-1]}
         return cls(**arrays, intercept=stored["intercept"])
-
-
-def _curve(odds: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
 
 
 class Decision(NamedTuple):
@@ -106,7 +103,7 @@ def fit_decision(evidence: np.ndarray, nil: np.ndarray, right: np.ndarray) -> De
 
 def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     """The curve of greatest likelihood with a ridge: `RIDGE` / 2 · Σ weight², where columns and products of two have
-    variance 1; the intercept is free. By Newton's method. Targets are Platt's (1999). A ridge leaves probabilities too
+    variance 1; the intercept is free. Targets are Platt's (1999). A ridge leaves probabilities too
     near to each other where there are few mentions, so the log-odds are calibrated after it.
 
     Args:
@@ -122,7 +119,8 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     products = z[:, one] * z[:, other]
     varies = np.sqrt(products.var(axis=0)).clip(CONSTANT)
     columns = np.column_stack([z, (products - products.mean(axis=0)) / varies, np.ones(len(z))])
-    weights = _newton(columns, positive)
+    ridge = np.append(np.full(columns.shape[1] - 1, RIDGE), FREE)
+    weights = fit_weights(columns, platt_targets(positive), ridge)
     calibration = fit(columns @ weights, positive)
     weights = calibration.slope * weights
     weights[-1] += calibration.intercept
@@ -131,25 +129,6 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     pairs[one, other] = together / 2
     free = float(intercept - together @ products.mean(axis=0))
     return Logistic(means, spreads, least, most, own, pairs + pairs.T, free)
-
-
-def _newton(columns: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """The weights of the `columns` (n, c), of which the last is 1 and its weight free."""
-    n_positive = int(positive.sum())
-    targets = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (len(positive) - n_positive + 2))
-    ridge = np.full(columns.shape[1], RIDGE)
-    ridge[-1] = TOLERANCE
-    weights = np.zeros(len(ridge))
-    weights[-1] = np.log(targets.mean() / (1 - targets.mean()))
-    for _ in range(STEPS):
-        probability = _curve(columns @ weights)
-        gradient = columns.T @ (probability - targets) + ridge * weights
-        hessian = columns.T @ (columns * (probability * (1 - probability))[:, None]) + np.diag(ridge)
-        step = np.linalg.solve(hessian, gradient)
-        weights -= step
-        if np.abs(step).max() < TOLERANCE:
-            break
-    return weights
 
 
 def strongest(
