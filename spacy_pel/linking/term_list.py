@@ -6,17 +6,16 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import PelError
+from ..files.csv_rows import check_utf8, csv_rows
 from ..files.json_lines import did_you_mean
 from ..files.lines import decoded, lines
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 TERM = "term"  # the column of plain terms
-LONGEST_CELL = 1 << 24  # characters
 
 
 @dataclass
@@ -92,29 +91,25 @@ def _plain(file: BinaryIO, path: Path) -> Iterator[list[str]]:
 
 
 def _table(file: BinaryIO, path: Path, delimiter: str, column: str | None) -> TermList:
-    csv.field_size_limit(LONGEST_CELL)
-    text = TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.reader(lines(path, text), delimiter=delimiter, strict=True)
     columns: list[str] = []
     rows, starts, start = [], [], 1
-    try:
-        for row in reader:
-            where, begun, start = f"{path}:{reader.line_num}", start, reader.line_num + 1
-            _check_text(row, where)
-            if not columns:
-                columns = [name.strip() for name in row]
-                place = _place(columns, column, where)
-                continue
-            row = row or [""] * len(columns)
-            if len(row) != len(columns):
-                raise PelError(f"{where}: the row has {len(row)} cells, the header {len(columns)}; mend the row.")
-            rows.append(row)
-            starts.append(begun)
-    except csv.Error as error:
-        begins = f" in the row that begins in line {start}" if start < reader.line_num else ""
-        raise PelError(f"{path}:{reader.line_num}: {error}{begins}; quote the cell or mend the row.") from error
-    finally:
-        text.detach()
+    with csv_rows(path, file, delimiter) as reader:
+        try:
+            for row in reader:
+                where, begun, start = f"{path}:{reader.line_num}", start, reader.line_num + 1
+                _check_text(row, where)
+                if not columns:
+                    columns = [name.strip() for name in row]
+                    place = _place(columns, column, where)
+                    continue
+                row = row or [""] * len(columns)
+                if len(row) != len(columns):
+                    raise PelError(f"{where}: the row has {len(row)} cells, the header {len(columns)}; mend the row.")
+                rows.append(row)
+                starts.append(begun)
+        except csv.Error as error:
+            begins = f" in the row that begins in line {start}" if start < reader.line_num else ""
+            raise PelError(f"{path}:{reader.line_num}: {error}{begins}; quote the cell or mend the row.") from error
     if not columns:
         raise PelError(f"{path}: is empty; write a header, and a term a row.")
     return TermList(columns, rows, place, starts)
@@ -122,9 +117,9 @@ def _table(file: BinaryIO, path: Path, delimiter: str, column: str | None) -> Te
 
 def _check_text(row: list[str], where: str) -> None:
     try:
-        "".join(row).encode()
-    except UnicodeEncodeError as error:  # "surrogateescape" has let it through
-        raise PelError(f"{where}: the row is not UTF-8; save the file as UTF-8.") from error
+        check_utf8(row)
+    except PelError as error:
+        raise PelError(f"{where}: {error}.") from error
 
 
 def _place(columns: list[str], column: str | None, where: str) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import PelError
+from ...files.csv_rows import check_utf8, csv_rows
 from ...files.json_lines import did_you_mean
-from ...files.lines import lines, opened, unpacked_suffix
+from ...files.lines import opened, unpacked_suffix
 from ..entity import Entity
 from .faults import Faults, shortened
 from .records import Records
@@ -24,7 +24,6 @@ REQUIRED = ("id", "name")
 LISTS = ("aliases", "types", "type_names", "xrefs")
 TEXTS = ("definition", "source")
 SEPARATOR = "|"  # between the values of a list
-LONGEST_FIELD = 1 << 24  # characters; Python's own limit is 131,072, fewer than some entities have in aliases
 
 
 def read_csv(path: Path, *, columns: Sequence[str] = (), strict: bool = False) -> Records:
@@ -50,11 +49,9 @@ def read_csv(path: Path, *, columns: Sequence[str] = (), strict: bool = False) -
 
 
 def _stream(faults: Faults, renamed: dict[str, str], skipped: Counter[str]) -> Iterator[Entity]:
-    csv.field_size_limit(LONGEST_FIELD)
     path = faults.path
-    with opened(path) as file, TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="") as text:
-        delimiter = "\t" if unpacked_suffix(path) == ".tsv" else ","
-        rows = csv.reader(lines(path, text), delimiter=delimiter, strict=True)
+    delimiter = "\t" if unpacked_suffix(path) == ".tsv" else ","
+    with opened(path) as file, csv_rows(path, file, delimiter) as rows:
         try:
             names = next(rows, [])
         except csv.Error as error:
@@ -112,7 +109,7 @@ def _renamed(columns: Sequence[str]) -> dict[str, str]:
 def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:
     """The fields in the order of the columns."""
     try:
-        _check_text(row)
+        check_utf8(row)
     except PelError as error:
         raise PelError(f"{path}:1: {error}.") from error
     names = [column.strip().casefold() for column in row]
@@ -144,7 +141,7 @@ def _unread(name: str, fields: Sequence[str]) -> str:
 
 
 def _parse(header: list[str], row: list[str]) -> Entity:
-    _check_text(row)
+    check_utf8(row)
     if len(row) != len(header):
         raise PelError(
             f"the row has {len(row)} columns, the header {len(header)}; quote fields that hold the separator"
@@ -156,13 +153,6 @@ def _parse(header: list[str], row: list[str]) -> Entity:
     fields: dict[str, Any] = {column: record.get(column, "") for column in TEXTS}
     fields |= {column: tuple(_values(record.get(column, ""))) for column in LISTS}
     return Entity(record["id"], record["name"], **fields)
-
-
-def _check_text(row: list[str]) -> None:
-    try:
-        "".join(row).encode()
-    except UnicodeEncodeError as error:  # "surrogateescape" has let it through
-        raise PelError("the row is not UTF-8; save the file as UTF-8") from error
 
 
 def _values(field: str) -> Iterator[str]:
