@@ -12,10 +12,11 @@ import spacy
 import srsly
 import typer
 
+from spacy_pel.components import find_linker, find_ranker
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.evaluation.evaluate import find_linker, find_ranker, with_ranker
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import rank_mentions
+from spacy_pel.evaluation.reranked import with_ranker
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.mentions.ranked import RankedMention
 

@@ -13,8 +13,8 @@ import typer
 
 from spacy_pel.cli.table import cell, markdown
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.evaluation.evaluate import with_ranker
 from spacy_pel.evaluation.ranking import rank_mentions
+from spacy_pel.evaluation.reranked import with_ranker
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions.gold import GoldMention, gold_of
 

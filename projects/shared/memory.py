@@ -12,8 +12,8 @@ import spacy
 import srsly
 import typer
 
+from spacy_pel.components import find_linker
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.evaluation.evaluate import find_linker
 from spacy_pel.kb.kinds import VECTORS
 
 

@@ -57,7 +57,7 @@ def _training(config: Path, overrides: list[str]) -> tuple[Language, Any, Corpus
     from spacy.util import load_config, load_model_from_config, registry, resolve_dot_names
     from thinc.api import ConfigValidationError
 
-    from ..evaluation.evaluate import require_ranker
+    from ..components import require_ranker
 
     try:
         made = load_config(config, overrides=parse_config_overrides(overrides), interpolate=False)

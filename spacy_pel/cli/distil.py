@@ -27,7 +27,7 @@ def distil(
 
     Example: python -m spacy pel distil training/ranker/model-last corpus/train.spacy corpus/targets.jsonl
     """
-    from ..evaluation.evaluate import require_ranker
+    from ..components import require_ranker
     from ..pipeline.teaching import write_targets
 
     check_out(output, corpus, "the corpus", force=True)

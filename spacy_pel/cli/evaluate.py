@@ -62,9 +62,11 @@ def evaluate(
     """
     from itertools import islice
 
+    from ..components import read_upstream
     from ..corpora.gold_corpus import read_gold
     from ..evaluation.end_to_end import end_to_end
-    from ..evaluation.evaluate import measure, read_upstream, with_ranker
+    from ..evaluation.evaluate import measure
+    from ..evaluation.reranked import with_ranker
     from ..files.atomic import check_writable, write_json
     from ..reports.plots import require_matplotlib
 

@@ -73,7 +73,7 @@ def ground(
 
     from tqdm import tqdm
 
-    from ..evaluation.evaluate import with_ranker
+    from ..evaluation.reranked import with_ranker
     from ..files.atomic import write_atomically
     from ..kb.codes import codes_finder
     from ..linking.term_list import DELIMITERS, other_delimiter, table_bytes

@@ -198,8 +198,8 @@ def learn_names(
 
     Example: python -m spacy pel kb learn-names training/linker corpus/train.spacy --output linker
     """
+    from ..components import find_ranker
     from ..corpora.gold_corpus import read_gold
-    from ..evaluation.evaluate import find_ranker
 
     if out is not None:
         check_new_pipeline(out, force)
@@ -321,7 +321,7 @@ def _row(entity: Entity, score: str) -> tuple[str, str, str, str]:
 def _explain(pipeline: str, text: str, context: str, top_k: int, code: Path | None) -> Explanation:
     from spacy.tokens import Span
 
-    from ..evaluation.evaluate import read_upstream
+    from ..components import read_upstream
     from ..mentions.tokens import check_length
 
     nlp, _, linker = load_linker(pipeline, code=code)

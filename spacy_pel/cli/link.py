@@ -110,7 +110,7 @@ def link(
     vocabularies = vocabularies_given(linker.require_kb(), codes)
 
     from ..corpora.docbin import SUFFIX
-    from ..evaluation.evaluate import with_ranker
+    from ..evaluation.reranked import with_ranker
     from ..files.lines import BROKEN_GZIP
     from ..kb.codes import codes_finder
     from ..linking.batches import piped

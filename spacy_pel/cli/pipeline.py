@@ -57,7 +57,7 @@ def load_linker(
     Raises:
         PelError: If nothing can be loaded, or unless there is exactly one `pel_linker`, with a KB if needed.
     """
-    from ..evaluation.evaluate import find_linker
+    from ..components import find_linker
     from ..pipeline.kb_of_pipeline import ways_to_give_kb
 
     use_gpu(gpu_id)

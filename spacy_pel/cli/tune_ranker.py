@@ -43,7 +43,7 @@ def tune_ranker(
 
     Example: python -m spacy pel tune-ranker ranker corpus/dev.spacy --cost --gain 0.95
     """
-    from ..evaluation.evaluate import require_ranker
+    from ..components import require_ranker
     from ..files.parts import read_state
 
     nlp, _, _ = load_linker(pipeline, gpu_id=gpu_id, code=code)

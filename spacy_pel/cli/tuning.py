@@ -34,9 +34,9 @@ def to_tune_on(nlp: Language, dev: Path | None, texts: Path | None) -> Iterator[
     Raises:
         PelError: If both are given.
     """
+    from ..components import read_upstream
     from ..corpora.gold_corpus import read_gold
     from ..corpora.plain_texts import read_plain
-    from ..evaluation.evaluate import read_upstream
 
     if dev is not None and texts is not None:
         raise PelError(f"--texts {texts} is for tuning without annotated mentions: leave it out, or leave out {dev}")

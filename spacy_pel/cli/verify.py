@@ -26,7 +26,7 @@ def verify(
     """
     from tqdm import tqdm
 
-    from ..evaluation.evaluate import find_ranker
+    from ..components import find_ranker
     from ..pipeline.verifying import has_hashes, verify_linker, verify_ranker
 
     nlp, name, linker = load_linker(pipeline, gpu_id=gpu_id, code=code)

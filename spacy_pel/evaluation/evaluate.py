@@ -10,6 +10,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Model
 
+from ..components import find_linker, read_upstream
 from ..errors import PelError
 from ..kb.entity import NIL
 from ..mentions.gold import ambiguous_forms, docs_given, gold_of, searched
@@ -19,7 +20,8 @@ from ..tuning.nil import nil_curve
 from ..tuning.tuned import Tuned
 from .end_to_end import end_to_end
 from .metrics import MIN_DEPTH, link_metrics
-from .ranking import CanLink, Reranked, rank_mentions
+from .ranking import CanLink, rank_mentions
+from .reranked import with_ranker
 
 
 class Linker(CanLink, Protocol):
@@ -75,58 +77,6 @@ def evaluate(
     if with_end_to_end:
         metrics |= end_to_end(nlp, docs, linker.kb, linker.settings.spans_key)
     return metrics
-
-
-def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
-    """The name of the `pel_linker` in a pipeline, and the linker.
-
-    Raises:
-        PelError: Unless there is exactly one, with a KB if one is needed.
-    """
-    names = _named(nlp, "pel_linker")
-    if len(names) != 1:
-        raise PelError(f"The pipeline must hold one pel_linker, and holds {len(names)} among {nlp.pipe_names}.")
-    linker: Any = nlp.get_pipe(names[0])
-    if needs_kb:
-        linker.require_kb()
-    return names[0], linker
-
-
-def find_ranker(nlp: Language) -> tuple[str, Any] | None:
-    """The name of the `pel_ranker` in a pipeline, and the ranker; None if there is none."""
-    return next(((name, nlp.get_pipe(name)) for name in _named(nlp, "pel_ranker")), None)
-
-
-def require_ranker(nlp: Language, where: str) -> tuple[str, Any]:
-    """The name of the `pel_ranker` in the pipeline that was loaded from `where`, and the ranker.
-
-    Raises:
-        PelError: There is none.
-    """
-    if (found := find_ranker(nlp)) is None:
-        raise PelError(f"{where} has no pel_ranker: its components are {', '.join(nlp.pipe_names)}")
-    return found
-
-
-def with_ranker(nlp: Language, linker: Any) -> Any:
-    """The `linker` of a pipeline, with the ranker behind it if there is one, as one linker."""
-    found = find_ranker(nlp)
-    return linker if found is None else Reranked(linker, found[1])
-
-
-def _named(nlp: Language, factory: str) -> list[str]:
-    return [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == factory]
-
-
-def read_upstream(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
-    """`docs`, which the `transformer` pipe of `nlp` has read if its linker listens to one: their states stay with them.
-    No other pipe is run."""
-    linkers = set(_named(nlp, "pel_linker"))
-    pipe: Any
-    for _, pipe in nlp.pipeline:
-        if linkers.intersection(getattr(pipe, "listening_components", ())):
-            docs = pipe.pipe(docs, batch_size=nlp.batch_size)
-    return list(docs)
 
 
 def measure(

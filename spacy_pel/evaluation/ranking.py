@@ -99,27 +99,3 @@ def _chunks(mentions: Sequence[GoldMention]) -> Iterator[list[GoldMention]]:
         chunk.append(mention)
     if chunk:
         yield chunk
-
-
-class Reranked:
-    """A linker with the `pel_ranker` behind it, as one linker."""
-
-    def __init__(self, linker: Any, ranker: Any) -> None:
-        self._linker, self._ranker = linker, ranker
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._linker, name)
-
-    def links(self, found: Sequence[Found]) -> list[Link]:
-        """What the ranker makes of the links of the linker."""
-        return self._ranker.rerank([one.read for one in found], self._linker.links(found))
-
-    @property
-    def threshold(self) -> float | None:
-        """The NIL threshold in force."""
-        return self._ranker.threshold
-
-    @property
-    def tuned(self) -> Any:
-        """What was tuned of the ranker."""
-        return self._ranker.tuned

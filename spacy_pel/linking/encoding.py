@@ -13,8 +13,8 @@ import numpy as np
 from spacy.util import minibatch
 from tqdm import tqdm
 
+from ..components import find_linker
 from ..errors import PelError
-from ..evaluation.evaluate import find_linker
 from ..models.inputs import ENTITIES_AT_ONCE
 from ..models.storage import fingerprint as fingerprint_of
 from ..pipeline.indexing import STREAMS

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from ..components import find_linker
 from ..errors import PelError
-from ..evaluation.evaluate import find_linker, with_ranker
+from ..evaluation.reranked import with_ranker
 from ..kb.codes import codes_finder
 from .batches import piped
 from .output import linked_record

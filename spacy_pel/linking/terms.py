@@ -8,8 +8,8 @@ from typing import Any
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from ..components import find_ranker
 from ..errors import PelError
-from ..evaluation.evaluate import find_ranker
 from ..mentions.links import Link, links_of
 from ..mentions.offsets import expanded_span
 from ..mentions.tokens import check_length, tokenised

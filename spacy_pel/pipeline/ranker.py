@@ -370,7 +370,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
         """The scores of `scorer` over gold mentions: nel_recall_at_1, nel_recall_at_64, nel_nil_f1."""
-        from ..evaluation.ranking import Reranked
+        from ..evaluation.reranked import Reranked
 
         if self.scorer is None:
             return {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from wasabi import MarkdownRenderer
 
-from ..evaluation.evaluate import with_ranker
+from ..evaluation.reranked import with_ranker
 
 if TYPE_CHECKING:
     from spacy.language import Language

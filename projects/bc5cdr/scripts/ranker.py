@@ -16,8 +16,8 @@ import typer
 from thinc.api import Config
 from tqdm import tqdm
 
+from spacy_pel.components import find_linker
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.evaluation.evaluate import find_linker
 from spacy_pel.evaluation.metrics import link_metrics
 from spacy_pel.evaluation.ranking import find_mentions
 from spacy_pel.files.parts import write_state

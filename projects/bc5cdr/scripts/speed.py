@@ -19,9 +19,10 @@ from baseline_scispacy import ScispacyGenerator, draw
 from spacy.tokens import Doc
 from tqdm import tqdm
 
+from spacy_pel.components import find_linker
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.baselines import measure, string_mentions
-from spacy_pel.evaluation.evaluate import evaluate, find_linker
+from spacy_pel.evaluation.evaluate import evaluate
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 
 WARM_UP, ONE_BY_ONE = 0.02, 0.1  # of the documents
