@@ -11,7 +11,7 @@ import typer
 from ..errors import PelError
 from .app import command
 from .pipeline import blank
-from .printing import msg
+from .printing import msg, shown
 
 SHOWN = ("recall_at_1", "recall_at_64", "seen_recall_at_1", "unseen_recall_at_1", "nil_f1", "mentions_per_second")
 
@@ -54,7 +54,7 @@ def baselines(
     rows = []
     for name, values in _of(" and ".join(map(str, filter(None, (corpus, tune)))), measured):
         write_json(metrics / f"baseline-{name}.json", {"corpus": str(corpus)} | values)
-        rows.append((name, *(_format(key, values[key]) for key in SHOWN)))
+        rows.append((name, *(shown(values[key]) for key in SHOWN)))
     msg.table(rows, header=("", *SHOWN), aligns=("l", *"r" * len(SHOWN)), divider=True)
     msg.good(f"Wrote {len(rows)} files to {metrics}; `spacy pel table {metrics}` makes a table of them")
 
@@ -65,9 +65,3 @@ def _of(corpora: str, measured: Iterator[Measured]) -> Iterator[Measured]:
         yield from measured
     except PelError as error:
         raise PelError(f"{corpora}: {error}") from error
-
-
-def _format(key: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if key == "mentions_per_second" else f"{value:.4f}"
