@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -71,14 +71,23 @@ class MentionCorpus:
         if not mentions:
             raise PelError(f"{self.path} has no mention with an id: there is nothing to train on")
         spans = [mention.span for mention in (mentions if self.kb is None else self._known(mentions, Path(self.kb)))]
-        if 0 < self.limit < len(spans):
-            spans = Random(self.seed).sample(spans, self.limit)
+        if self.limit:
+            spans = self._limited(spans)
         Random(self.seed + self.calls).shuffle(spans)
         self.calls += 1
         if self.distinct:
-            spans = list({(id(span.doc), span.text.casefold(), span.kb_id): span for span in spans}.values())
+            spans = list({_meant(span): span for span in spans}.values())
         for span in spans:
             yield self._make_example(span)
+
+    def _limited(self, spans: list[Span]) -> list[Span]:
+        """Those that the limit leaves, with all that say the same where one of these is taken."""
+        groups: dict[Hashable, list[Span]] = {}
+        for i, span in enumerate(spans):
+            groups.setdefault(_meant(span) if self.distinct else i, []).append(span)
+        if self.limit >= len(groups):
+            return spans
+        return [span for group in Random(self.seed).sample(list(groups.values()), self.limit) for span in group]
 
     def _known(self, mentions: Sequence[GoldMention], path: Path) -> list[GoldMention]:
         """Those of `mentions` that the KB at `path` has an entity for."""
@@ -103,3 +112,8 @@ class MentionCorpus:
         reference.spans[GOLD_GROUP] = [mention]
         reference.ents = [mention]
         return Example(predicted, reference)
+
+
+def _meant(span: Span) -> tuple[int, str, int]:
+    """What is equal of mentions that say the same: document, text and id."""
+    return id(span.doc), span.text.casefold(), span.kb_id

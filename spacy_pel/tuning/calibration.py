@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import PelError
 from ..mentions.ranked import RankedMention
-from .newton import fit_weights, log_odds, platt_targets
+from .newton import fit_weights, log_odds, platt_targets, spreads
 
 RIDGE = 1e-9  # none, but that the curve can be solved for where all scores are one
 
@@ -40,7 +40,7 @@ def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
     if not len(scores):
         raise PelError("no mention has a candidate: there is nothing to fit probabilities to")
     targets = platt_targets(right)
-    middle, spread = scores.mean(), scores.std() or 1.0
+    middle, spread = scores.mean(), spreads(scores)
     inputs = np.stack([(scores - middle) / spread, np.ones_like(scores)], axis=1)
     weights = fit_weights(inputs, targets, np.full(2, RIDGE))
     if weights[0] <= 0:  # higher scores are not right more often: nothing but their share can be said

@@ -10,13 +10,12 @@ import numpy as np
 from ..mentions.ranked import RankedMention
 from ..search.evidence import EVIDENCE
 from .calibration import fit
-from .newton import curve, fit_weights, platt_targets
+from .newton import CONSTANT, curve, fit_weights, platt_targets, spreads
 from .nil import Outcomes
 
 RIDGE = 100.0  # of the squared weights of columns, and of products of two, with variance 1
 EDGE = 0.02  # of the mentions on either side: evidence that is further out than theirs counts as theirs
 FAR = 4.0  # standard deviations from the mean, where another version has not noted what that is
-CONSTANT = 1e-6  # a standard deviation under it is none
 FREE = 1e-8  # the ridge of a weight that has none
 
 
@@ -110,9 +109,8 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
         evidence: (n, e).
         positive: (n,) bool.
     """
-    means, spreads = evidence.mean(axis=0, dtype=np.float64), evidence.std(axis=0, dtype=np.float64)
-    spreads = np.where(spreads > CONSTANT, spreads, 1.0)
-    z = (evidence - means) / spreads
+    means, widths = evidence.mean(axis=0, dtype=np.float64), spreads(evidence)
+    z = (evidence - means) / widths
     least, most = np.quantile(z, (EDGE, 1 - EDGE), axis=0)
     z = z.clip(least, most)
     one, other = np.triu_indices(z.shape[1])
@@ -128,7 +126,7 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     pairs = np.zeros((len(means), len(means)))
     pairs[one, other] = together / 2
     free = float(intercept - together @ products.mean(axis=0))
-    return Logistic(means, spreads, least, most, own, pairs + pairs.T, free)
+    return Logistic(means, widths, least, most, own, pairs + pairs.T, free)
 
 
 def strongest(

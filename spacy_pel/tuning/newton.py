@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 STEPS, TOLERANCE = 100, 1e-10
+CONSTANT = 1e-6  # a standard deviation under it is none
 
 
 def curve(odds: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-log-odds)), without an overflow."""
     return 1 / (1 + np.exp(-np.clip(odds, -700, 700)))
+
+
+def spreads(columns: np.ndarray) -> np.ndarray:
+    """The standard deviations of `columns` (n, …), over their first axis; 1 of one that is constant."""
+    found = columns.std(axis=0, dtype=np.float64)
+    return np.where(found > CONSTANT, found, 1.0)
 
 
 def platt_targets(positive: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """One linked mention an Example."""
 
 import pickle
+from itertools import product
 
 import pytest
 import spacy
@@ -95,6 +96,10 @@ def test_of_equal_mentions_of_a_document_one_comes(write):
     calls = [[(len(eg.reference), eg.reference.ents[0].start, id_of(eg)) for eg in corpus(NLP)] for _ in range(20)]
     assert all(sorted(id_ for *_, id_ in call) == ["D1", "D1", "D2"] for call in calls)
     assert {start for call in calls for length, start, id_ in call if length == 5 and id_ == "D1"} == {0, 2}
+    for limit, seed in product((2, 3), range(6)):
+        limited = MentionCorpus(write(*docs), distinct=True, limit=limit, seed=seed)
+        calls = [sorted(ids(limited(NLP))) for _ in range(5)]
+        assert len(calls[0]) == limit and calls == calls[:1] * 5
     with pytest.raises(PelError, match="distinct = 2"):
         MentionCorpus(write(*docs), distinct=2)
 

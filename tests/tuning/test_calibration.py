@@ -58,6 +58,12 @@ def test_scores_that_say_nothing_or_the_opposite_give_the_share():
         assert found.probability(0.7) == pytest.approx(np.mean([4 / 5, 4 / 5, 4 / 5, 1 / 3]), abs=1e-6)
 
 
+def test_equal_scores_that_are_not_exactly_representable_give_their_share():
+    curve = fit(np.full(3, 0.1), np.array([True, False, False]))
+    assert curve.slope < 1 and curve.probability(0.1) == pytest.approx((2 / 3 + 1 / 4 + 1 / 4) / 3)
+    assert curve.probability(0.1001) == pytest.approx(curve.probability(0.1), abs=1e-3)
+
+
 def test_all_links_right():
     found = fit(np.array([0.1, 0.5, -math.inf]), np.array([True, True, False]))
     assert found.probability(0.3) == pytest.approx(3 / 4)
