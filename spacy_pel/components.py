@@ -8,10 +8,11 @@ from typing import Any
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from .checks import named
 from .errors import PelError
 
 
-def named(nlp: Language, factory: str) -> list[str]:
+def made_by(nlp: Language, factory: str) -> list[str]:
     """The names of the components that a `factory` has made, in the order of the pipeline."""
     return [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == factory]
 
@@ -20,9 +21,11 @@ def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
     """The name of the `pel_linker` in a pipeline, and the linker.
 
     Raises:
-        PelError: Unless there is exactly one, with a KB if one is needed.
+        PelError: Unless there is exactly one, with a KB if one is needed; or `nlp` is no pipeline.
     """
-    names = named(nlp, "pel_linker")
+    if not isinstance(nlp, Language):
+        raise PelError(f"{named(nlp)} is no pipeline; give the one that the linker is in, nlp.")
+    names = made_by(nlp, "pel_linker")
     if len(names) != 1:
         raise PelError(f"The pipeline must hold one pel_linker, and holds {len(names)} among {nlp.pipe_names}.")
     linker: Any = nlp.get_pipe(names[0])
@@ -33,7 +36,7 @@ def find_linker(nlp: Language, *, needs_kb: bool = True) -> tuple[str, Any]:
 
 def find_ranker(nlp: Language) -> tuple[str, Any] | None:
     """The name of the `pel_ranker` in a pipeline, and the ranker; None if there is none."""
-    return next(((name, nlp.get_pipe(name)) for name in named(nlp, "pel_ranker")), None)
+    return next(((name, nlp.get_pipe(name)) for name in made_by(nlp, "pel_ranker")), None)
 
 
 def require_ranker(nlp: Language, where: str) -> tuple[str, Any]:
@@ -50,7 +53,7 @@ def require_ranker(nlp: Language, where: str) -> tuple[str, Any]:
 def read_upstream(nlp: Language, docs: Iterable[Doc]) -> list[Doc]:
     """`docs`, which the `transformer` pipe of `nlp` has read if its linker listens to one: their states stay with them.
     No other pipe is run."""
-    linkers = set(named(nlp, "pel_linker"))
+    linkers = set(made_by(nlp, "pel_linker"))
     pipe: Any
     for _, pipe in nlp.pipeline:
         if linkers.intersection(getattr(pipe, "listening_components", ())):

@@ -246,6 +246,9 @@ def _hint(path: Path) -> str:
     if (path.parent / "config.cfg").is_file():
         return f"it is a part of one, so name {path.parent}"
     if (path / "entities.sqlite").is_file():
-        return "it is a KB; the pipeline comes first, then the KB"
+        return (
+            f"it is a KB; name a pipeline that has it, such as `spacy pel index PIPELINE {path} OUT` writes "
+            "(`kb info`, `kb verify` and `kb search` take a KB)"
+        )
     there = "it has no config.cfg" if path.exists() else "there is nothing of that name"
     return f"{there}; name a folder that `spacy train` or `spacy pel index` wrote, or an installed package"

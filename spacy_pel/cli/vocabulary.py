@@ -155,8 +155,10 @@ def built_kb(path: Path) -> "KnowledgeBase | None":
         sections = sections_of_config(path)
         linkers = [name for name in sorted(sections) if sections[name].get("factory") == "pel_linker"]
         found = [(kb, path / name) for name in linkers if (kb := find_kb(path / name)[0])]
-        if len(found) != 1:
-            raise PelError(f"{path} must hold one pipe with a KB, and holds {len(found)}; run `spacy pel index` first.")
+        if not found:
+            raise PelError(f"{path} has no pipe with a KB; run `spacy pel index` first.")
+        if len(found) > 1:
+            raise PelError(f"{path} has {len(found)} KBs; name one of them: {', '.join(str(kb) for kb, _ in found)}.")
         ((kb, component),) = found
         if not kb.exists() and (ways := ways_to_give_kb(component)):
             raise PelError(f"{path}: the KB of {component.name} is not at {kb} any more: give it one with {ways}")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..checks import text_list
+from ..checks import check_text, text_list
 from ..errors import PelError
 from ..files.folders import check_not_left_aside, check_replaceable, new_folder
 from ..files.temporary import TemporaryFolder
@@ -209,7 +209,12 @@ class KnowledgeBase(Mapping[str, Entity]):
         return self.records.ids_at(rows)
 
     def named(self, form: str) -> list[Entity]:
-        """The entities that have `form` as name or alias, case, punctuation and white space aside, in row order."""
+        """The entities that have `form` as name or alias, case, punctuation and white space aside, in row order.
+
+        Raises:
+            PelError: It is no text.
+        """
+        check_text("kb.named", "form", form, "give a name, such as ent.text")
         return self.records.named(form)
 
     def rows_of_types(self, types: Iterable[str]) -> EntityRows:

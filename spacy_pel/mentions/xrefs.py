@@ -6,7 +6,9 @@ where a pipeline with the KB is open.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -46,7 +48,8 @@ def xrefs_of(span: Span) -> tuple[str, ...]:
     links `span` and has not only kept its id, then the youngest.
 
     Raises:
-        PelError: No linker with a KB is open.
+        PelError: No linker with a KB is open; or none knows the id, and the KB of one cannot be read, nor another open
+            linker read it.
     """
     id = span.kb_id_
     if id in NO_ENTITY:
@@ -54,15 +57,30 @@ def xrefs_of(span: Span) -> tuple[str, ...]:
     linkers = [linker for linker in reversed(list(_linkers.values())) if linker.kb is not None]
     if not linkers:
         raise PelError(f'kb_xrefs of "{id}": no pipeline with a KB is open; spacy.load the one that linked this Doc.')
+    answered: set[Path] = set()
+    failed: dict[Path, PelError] = {}
+    for linker in _nearest_first(linkers, span):
+        try:
+            entity = linker.kb.get(id)
+        except PelError as error:  # a pipeline that lives on, whose KB was compacted, say
+            failed.setdefault(linker.kb.path, error)
+            continue
+        if entity is not None:
+            return entity.xrefs
+        answered.add(linker.kb.path)
+    for path, failure in failed.items():
+        if path not in answered:
+            raise failure
+    return ()
+
+
+def _nearest_first(linkers: list[Any], span: Span) -> Iterator[Any]:
     linkers.sort(key=lambda linker: _distance(linker, span.doc))
     for _, equally_far in groupby(linkers, key=lambda linker: _distance(linker, span.doc)):
         near = list(equally_far)
         if len(near) > 1:  # to ask for the mentions of a Doc takes long where it has many
             near.sort(key=lambda linker: (span not in linker.mentions(span.doc), linker.noted.has_kept(span)))
-        known = (linker.kb.get(id) for linker in near)
-        if (entity := next(filter(None, known), None)) is not None:
-            return entity.xrefs
-    return ()
+        yield from near
 
 
 def _distance(linker: HasKb, doc: Doc) -> tuple[bool, bool]:

@@ -16,7 +16,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
-from ..components import named
+from ..components import made_by
 from ..errors import PelError
 from ..files.atomic import write_atomically
 from ..kb.entity import NIL
@@ -81,7 +81,7 @@ def _entities(kb: Any, spans_key: str | None) -> Mapping[str, Any]:
     if kb is None:
         return {}
     if isinstance(kb, Language):
-        linkers: list[Any] = [kb.get_pipe(name) for name in named(kb, "pel_linker")]
+        linkers: list[Any] = [kb.get_pipe(name) for name in made_by(kb, "pel_linker")]
         kb = next((one for one in linkers if one.spans_key == spans_key), linkers[0] if linkers else None)
     found = getattr(kb, "kb", kb)
     if not isinstance(found, Mapping):

@@ -49,7 +49,10 @@ def run(*arguments) -> tuple[int, str]:
         ("index nosuch kb out", r"nosuch is no pipeline: there is nothing of that name; name a folder"),
         ("index training kb out", r"training is no pipeline: name training/model-last"),
         ("evaluate linker/pel_linker corpus.spacy", r"pel_linker is no pipeline: it is a part of one, so name linker"),
-        ("evaluate kb corpus.spacy", "kb is no pipeline: it is a KB; the pipeline comes first"),
+        (
+            "evaluate kb corpus.spacy",
+            "kb is no pipeline: it is a KB; name a pipeline that has it, such as `spacy pel",
+        ),
         ("index training/model-last training/model-last out", "model-last is a pipeline: name a KB folder"),
         ("index training/model-last kb.jsonl out", "kb.jsonl is a file: build a KB from it with"),
         ("index training/model-last nokb out", "the file is missing; build the KB with"),

@@ -151,6 +151,7 @@ def test_an_installed_package_is_looked_into_as_a_folder_is(package, linker, tmp
         (("search", "LINKER", " "), "TEXT is empty; give a name"),
         (("info", "NOWHERE"), "nowhere: there is nothing of that name; name a KB folder"),
         (("verify", "EMPTY"), "the file is missing"),
+        (("info", "TWO"), "two has 2 KBs; name one of them: "),
         (("verify", "BROKEN"), "cannot be read as the entity file of a KB"),
     ],
 )
@@ -159,8 +160,13 @@ def test_refusals(linker, tmp_path, arguments, message):
     (tmp_path / "empty").mkdir()
     broken = shutil.copytree(kb, tmp_path / "broken") / "entities.sqlite"
     broken.write_bytes(broken.read_bytes()[:5000])
+    two = shutil.copytree(linker, tmp_path / "two")
+    shutil.copytree(two / "pel_linker", two / "second")
+    with (two / "config.cfg").open("a") as config:
+        config.write('\n[components.second]\nfactory = "pel_linker"\n')
     places = {
         "LINKER": linker,
+        "TWO": two,
         "KB": kb,
         "NOWHERE": tmp_path / "nowhere",
         "EMPTY": tmp_path / "empty",

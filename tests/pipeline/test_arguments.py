@@ -29,6 +29,8 @@ def pipeline(tmp_path_factory):
         (lambda nlp, linker, doc: evaluate(nlp, ["text"]), r"'text' \(str\) is no list of Docs"),
         (lambda nlp, linker, doc: evaluate(nlp, 5), r"5 \(int\) is no list of Docs"),
         (lambda nlp, linker, doc: evaluate(nlp, [doc], train="train.spacy"), "is no list of Docs"),
+        (lambda nlp, linker, doc: evaluate(linker, [doc]), r"\(PelLinker\) is no pipeline; give .* nlp"),
+        (lambda nlp, linker, doc: linker.kb.named(doc[2:3]), "give a name, such as ent.text"),
         (lambda nlp, linker, doc: linker.add_entities([]), "an empty list is no list of entities"),
         (lambda nlp, linker, doc: linker.add_entities(Entity("X", "y")), r"\(Entity\) is no list of entities"),
         (lambda nlp, linker, doc: linker.add_entities(["X"]), "is no list of entities"),

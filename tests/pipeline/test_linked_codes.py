@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from spacy.tokens import Doc, DocBin, Span
 from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, with_codes, write_encoder
 
 from spacy_pel.errors import PelError
+from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.mentions import xrefs
 
 CODES = {"D009203": ("ICD10CM:I21", "SNOMEDCT_US:22298006"), "D001241": ("RXNORM:1191",), "D012640": ("ICD10CM:R56.9",)}
@@ -61,6 +63,25 @@ def test_xrefs_of_a_span(nlp):
     )
     doc.ents = [Span(doc, 2, 3, label="X", kb_id="NIL"), Span(doc, 5, 7, label="X")]
     assert xrefs_of(doc) == [(), ()]
+
+
+def test_a_pipeline_that_lives_on_after_its_kb_was_compacted_is_passed_over(folder, tmp_path):
+    """`old` stands for what a notebook has until Python collects it."""
+    path = shutil.copytree(folder, tmp_path / "linker")
+    old = spacy.load(path)
+    doc = linked(old)
+    kb = KnowledgeBase(path / "pel_linker" / "kb")
+    kb.remove(["D012640"])
+    kb.compact()
+    new = spacy.load(path)
+    assert xrefs_of(doc) == [CODES["D001241"], CODES["D009203"]]
+    of_new = new.make_doc("fits")
+    of_new.ents = [Span(of_new, 0, 1, "X", kb_id="D012640")]
+    assert xrefs_of(of_new) == [()]
+    new.remove_pipe("pel_linker")
+    gc.collect()
+    with pytest.raises(PelError, match="open the KB again"):
+        xrefs_of(doc)
 
 
 def test_docs_from_other_processes_and_from_a_file(nlp):

@@ -23,6 +23,8 @@ class AliasToCuis(Mapping[str, set[str]]):
         self._kb = kb
 
     def __getitem__(self, alias: str) -> set[str]:
+        if not isinstance(alias, str):
+            raise KeyError(alias)
         ids = {entity.id for entity in self._kb.named(alias) if alias in (entity.name, *entity.aliases)}
         if not ids:
             raise KeyError(alias)

@@ -43,7 +43,7 @@ def format_of(source: Path) -> str | None:
     return SUFFIXES.get(unpacked_suffix(source))
 
 
-def read(format: str | None, source: Path, **options: Any) -> Records:
+def read(format: str | None, source: str | Path, **options: Any) -> Records:
     """The records of a source.
 
     Args:
@@ -54,6 +54,7 @@ def read(format: str | None, source: Path, **options: Any) -> Records:
     Raises:
         PelError: The source is not there, the format is not known, or it does not take one of the options.
     """
+    source = Path(source)
     format = format or format_of(source)
     given = {name: value for name, value in options.items() if value}
     if format is not None:

@@ -17,6 +17,7 @@ def test_by_hand(kb):
     entity = kb.cui_to_entity["D009203"]
     assert (entity.concept_id, entity.canonical_name) == ("D009203", "Myocardial Infarction")
     assert kb.alias_to_cuis["heart attack"] == kb.alias_to_cuis["Myocardial Infarction"] == {"D009203"}
+    assert None not in kb.alias_to_cuis and kb.alias_to_cuis.get(3) is None
     assert "Heart Attack" not in kb.alias_to_cuis and kb.alias_to_cuis.get("nothing", set()) == set()
     assert (
         len(kb.alias_to_cuis) == len(list(kb.alias_to_cuis)) == len({n for e in ENTITIES for n in (e.name, *e.aliases)})

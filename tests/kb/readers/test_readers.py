@@ -15,7 +15,8 @@ from spacy_pel.kb.readers import READERS, read
 
 def test_options_that_are_not_set_do_not_matter(tmp_path):
     path = write_lines(tmp_path / "kb.jsonl", [{"id": "D1", "name": "Fever"}])
-    assert list(read("jsonl", path, types=[], language="", subtree=False)) == [Entity("D1", "Fever")]
+    for given in (path, str(path)):
+        assert list(read("jsonl", given, types=[], language="", subtree=False)) == [Entity("D1", "Fever")]
 
 
 @pytest.mark.parametrize(
