@@ -35,8 +35,10 @@ def csv_rows(path: Path, file: BinaryIO, delimiter: str) -> Iterator[Reader]:
 
 
 def check_utf8(row: list[str]) -> None:
-    """Raises:
-    PelError: A cell has bytes that are not UTF-8.
+    """Check that the bytes of a row of `csv_rows` were UTF-8.
+
+    Raises:
+        PelError: They were not.
     """
     try:
         "".join(row).encode()

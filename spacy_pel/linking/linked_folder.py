@@ -38,7 +38,7 @@ def find_shards(source: Path, out: Path) -> list[Shard]:
         PelError: There are none, or one of the two folders is in the other.
     """
     if source.resolve().is_relative_to(out.resolve()) or out.resolve().is_relative_to(source.resolve()):
-        raise PelError(f"{out}: it and {source} may not lie in each other; name another folder.")
+        raise PelError(f"{out} and {source} may not lie in each other; name another folder.")
     names = sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file())
     shards = [Shard(source / name, out / name, out / REPORTS / f"{name}.json") for name in names if _is_shard(name)]
     if not shards:
@@ -117,7 +117,7 @@ class LinkedFolder:
                 or another process is writing to it.
         """
         if path.exists() and not path.is_dir():
-            raise PelError(f"{path} is a file; name a folder, as what is linked is one.")
+            raise PelError(f"{path} is a file; name a folder, since a folder is linked.")
         path.mkdir(parents=True, exist_ok=True)
         with alone(path):
             yield cls(path, link, stamp)

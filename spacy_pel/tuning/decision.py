@@ -102,8 +102,8 @@ def fit_decision(evidence: np.ndarray, nil: np.ndarray, right: np.ndarray) -> De
 
 def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     """The curve of greatest likelihood with a ridge: `RIDGE` / 2 · Σ weight², where columns and products of two have
-    variance 1; the intercept is free. Targets are Platt's (1999). A ridge leaves probabilities too
-    near to each other where there are few mentions, so the log-odds are calibrated after it.
+    variance 1; the intercept is free. Targets are Platt's (1999). A ridge leaves probabilities too near to each other
+    where there are few mentions, so the log-odds are calibrated after it.
 
     Args:
         evidence: (n, e).

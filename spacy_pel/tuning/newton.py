@@ -27,7 +27,7 @@ def platt_targets(positive: np.ndarray) -> np.ndarray:
 
 
 def log_odds(targets: np.ndarray) -> float:
-    """Of their mean."""
+    """The log-odds of the mean of `targets` (n,)."""
     share = float(targets.mean())
     return float(np.log(share / (1 - share)))
 
