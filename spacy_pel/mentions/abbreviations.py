@@ -19,6 +19,7 @@ SAID = re.compile(r"[A-Z0-9]")
 PART = re.compile(r"[^\W_]+")  # of a word: what hyphens and the like leave of it
 SMALL = {"a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"}
 LONGEST = 10  # letters of a short form
+FORMS = ("short", "long")  # as the keys of scispaCy's dicts begin
 REACH = 1000  # characters before a bracket in which a long form is looked for
 
 LongForms = dict[tuple[int, int], Span]
@@ -27,7 +28,8 @@ LongForms = dict[tuple[int, int], Span]
 def long_forms(doc: Doc) -> LongForms:
     """Return the long form of each short form in `doc`, by the tokens (start, end) of the short form.
 
-    If scispaCy's `abbreviation_detector` found abbreviations in `doc`, those are used; else those of `defined`.
+    If scispaCy's `abbreviation_detector` found abbreviations in `doc`, those are used; else those of `defined`, and
+    where its dicts name tokens that were merged or split since, which nothing tells the place of.
     """
     return _detected(doc) or _everywhere(doc)
 
@@ -67,6 +69,8 @@ def _detected(doc: Doc) -> LongForms:
         if found is not None:
             say_so()
         return {}
+    if any(_is_moved(doc, short) for short in found):
+        return {}
     read = [_read(doc, short) for short in found]
     if None in read:
         say_so()
@@ -79,14 +83,33 @@ def _read(doc: Doc, short: Any) -> tuple[tuple[int, int], Span] | None:
         long = short._.long_form if Span.has_extension("long_form") else None
         if not (isinstance(long, Span) and long.doc is short.doc is doc and len(long)):
             return None
-        return (short.start, short.end), long
+        return _place_and_form(_as_tokens_are(short), _as_tokens_are(long))
+    return _place_and_form(*(_form(doc, short, which) for which in FORMS))
+
+
+def _place_and_form(short: Span | None, long: Span | None) -> tuple[tuple[int, int], Span] | None:
+    return None if short is None or long is None else ((short.start, short.end), long)
+
+
+def _form(doc: Doc, found: Any, which: str) -> Span | None:
+    """One of the `FORMS`, as scispaCy's `make_serializable` has it."""
+    if not isinstance(found, dict):
+        return None
+    start, end = (found.get(f"{which}_{side}") for side in ("start", "end"))
+    return doc[start:end] if type(start) is type(end) is int and 0 <= start < end <= len(doc) else None
+
+
+def _as_tokens_are(span: Span) -> Span | None:
+    """The tokens that the characters of `span` are in, since some may have been merged or split after it was made."""
+    return span.doc.char_span(span.start_char, span.end_char, alignment_mode="expand")
+
+
+def _is_moved(doc: Doc, short: Any) -> bool:
+    """Whether other tokens stand where a dict of scispaCy has its forms, as where some were merged later."""
     if not isinstance(short, dict):
-        return None
-    places: list[Any] = [short.get(f"{form}_{side}") for form in ("short", "long") for side in ("start", "end")]
-    if not all(type(place) is int and 0 <= place <= len(doc) for place in places):
-        return None
-    start, end, long_start, long_end = places  # as its `make_serializable` has them
-    return ((start, end), doc[long_start:long_end]) if long_start < long_end else None
+        return False
+    texts = {which: short.get(f"{which}_text") for which in FORMS}
+    return any(text and getattr(_form(doc, short, which), "text", "") != text for which, text in texts.items())
 
 
 @cache

@@ -69,7 +69,7 @@ def write_links(doc: Doc, links: Sequence[Link], spans_key: str | None, *, overw
                 for token in ent:
                     token.ent_kb_id_ = link.kb_id
                 _set(ent, link)
-    elif links:
+    elif spans_key in doc.spans:
         _write_group(doc, links, spans_key, overwrite)
 
 
@@ -101,7 +101,8 @@ def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: boo
     ]
     for span, link in zip(spans, links, strict=True):
         _set(span, link)
-    found = dict(zip(WRITTEN, map(list, zip(*map(_written, links), strict=True)), strict=True))
+    columns = zip(*map(_written, links), strict=True) if links else ((),) * len(WRITTEN)
+    found = dict(zip(WRITTEN, map(list, columns), strict=True))
     doc.spans[spans_key] = SpanGroup(doc, name=group.name, attrs=group.attrs | found, spans=spans)
 
 

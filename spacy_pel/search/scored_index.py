@@ -91,8 +91,8 @@ class ScoredIndex:
         self, queries: Vectors, k: int, within: EntityRows | None, options: dict[str, Any]
     ) -> tuple[np.ndarray, EntityRows]:
         """The `k` best of those that own a vector near to one of the query's, for each query."""
-        scores, found = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        for i, rows in enumerate(self._candidates(queries, k, within, options)):
+        scores, found = np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64)
+        for i, rows in self._candidates(queries, k, within, options):
             own_scores, there = self._scores(_one(queries, i), rows)
             numbers = EntityRows(np.where(there, rows, -1))
             (scores[i],), (found[i],) = best(own_scores[None], EntityRows(numbers[None]), k)
@@ -100,18 +100,19 @@ class ScoredIndex:
 
     def _candidates(
         self, queries: Vectors, k: int, within: EntityRows | None, options: dict[str, Any]
-    ) -> Iterator[EntityRows]:
-        """Those that own a vector near to one of the query's, for each query; of few queries at once, however many
-        there are."""
+    ) -> Iterator[tuple[int, EntityRows]]:
+        """The number of each query, in no order, and those that own a vector near to one of its own. Queries with as
+        many vectors are searched together, since the fewer a query has the further each looks; few at once, however
+        many there are."""
         counts = counts_of(queries)
-        depth = ceil(CANDIDATES * k / max(float(counts.mean()), 1.0)) if len(counts) else 1
-        most = int(counts.max(initial=1)) * depth * ceil(self._index.n_vectors / len(self._index.entities()))
-        size = max(FOUND_AT_ONCE // most, 1)
-        for start in range(0, len(queries), size):
-            own = np.arange(start, min(start + size, len(queries)))
-            near = self._index.search(flat(queries[own]), depth, within, **options)[1]
-            for rows in np.split(near, np.cumsum(counts[own])[:-1]):
-                yield EntityRows(np.unique(rows[rows >= 0]))
+        for count in np.unique(counts[counts > 0]):
+            alike = (counts == count).nonzero()[0]
+            depth = ceil(CANDIDATES * k / count)
+            most = count * depth * ceil(self._index.n_vectors / len(self._index.entities()))
+            for own in np.split(alike, range(size := max(FOUND_AT_ONCE // most, 1), len(alike), size)):
+                near = self._index.search(flat(queries[own]), depth, within, **options)[1]
+                for i, rows in zip(own, near.reshape(len(own), -1), strict=True):
+                    yield i, EntityRows(np.unique(rows[rows >= 0]))
 
     def _scores(self, query: Vectors, rows: EntityRows) -> tuple[np.ndarray, np.ndarray]:
         """The scores (n,) of one query with `rows` (n,), and which of these (n,) have vectors; of others 0."""

@@ -41,6 +41,7 @@ def fit_choice(features: Sequence[np.ndarray], right: Sequence[np.ndarray], prio
     is_right = torch.as_tensor(np.concatenate(right))
     table = torch.as_tensor(np.concatenate(features), dtype=torch.float64)
     without = torch.as_tensor([not own.any() for own in right])
+    table[:, 0] -= table[:, 0].mean()  # b takes it up; a number far from 0 would hold the fit up
     scale = 1 / float(table[:, 0].std(correction=0) + 1e-9)
     start = torch.tensor([scale, *prior], dtype=torch.float64).log()
     logs = start.clone().requires_grad_()

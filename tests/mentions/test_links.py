@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 import spacy
-from spacy.tokens import Doc, DocBin, Span
+from spacy.tokens import Doc, DocBin, Span, SpanGroup
 from tiny import make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
 from spacy_pel.evaluation.evaluate import evaluate
 from spacy_pel.linking.output import linked_record
+from spacy_pel.mentions.abbreviations import long_forms
 from spacy_pel.mentions.gold import GOLD_GROUP
-from spacy_pel.mentions.links import links_of
+from spacy_pel.mentions.links import WRITTEN, links_of
 
 TEXT = "She took aspirin after the heart attack ."
 ASPIRIN, HEART_ATTACK = "D001241", "D009203"
@@ -103,6 +104,15 @@ def test_a_group_that_is_not_there(pipeline, linker):
     assert "sc" not in doc.spans and doc.spans["found"][0].kb_id_ == ""
 
 
+def test_a_group_without_spans_has_empty_results(pipeline, linker):
+    linker.spans_key = "found"
+    doc = linker(with_group(pipeline, (2, 3, "X")))
+    assert {name: len(doc.spans["found"].attrs[name]) for name in WRITTEN} == dict.fromkeys(WRITTEN, 1)
+    doc.spans["found"] = SpanGroup(doc, name="found", attrs=doc.spans["found"].attrs)
+    assert linker(doc).spans["found"].attrs == {name: [] for name in WRITTEN}
+    assert linker(with_group(pipeline)).spans["found"].attrs == {name: [] for name in WRITTEN}
+
+
 def test_it_is_a_setting_of_the_config(pipeline, tmp_path):
     pipeline.to_disk(tmp_path / "linker")
     nlp = spacy.load(tmp_path / "linker", config={"components.pel_linker.spans_key": "sc"})
@@ -158,6 +168,25 @@ def test_an_abbreviation_is_read_by_its_long_form(pipeline, linker, abbreviation
     (short,) = linker.rank([doc.ents[1]], 1)
     assert short[0][1] < doc.ents[1]._.kb_ents[0][1]
     assert linker.explain(doc.ents[1]).long_form is None
+
+
+def test_an_abbreviation_is_found_where_tokens_were_merged_behind_the_detector(pipeline, abbreviations):
+    doc = abbreviated(pipeline)
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[1:3])
+        retokenizer.merge(doc[4:7])
+    ((place, long),) = long_forms(doc).items()
+    assert (doc[slice(*place)].text, long.text) == ("ZQ", "the heart attack")
+
+
+def test_places_of_tokens_that_were_merged_behind_the_detector_are_not_believed(pipeline, abbreviations):
+    doc = pipeline.make_doc("She took aspirin after the heart attack ( HA ) . HA came again .")
+    places = {"short_start": 11, "short_end": 12, "long_start": 5, "long_end": 7}
+    doc._.abbreviations = [places | {"short_text": "HA", "long_text": "heart attack"}]
+    assert long_forms(doc) == {(11, 12): doc[5:7]}
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[:3])
+    assert long_forms(doc) == {(6, 7): doc[3:5], (9, 10): doc[3:5]}
 
 
 def test_what_the_text_defines_needs_no_detector(pipeline, linker):

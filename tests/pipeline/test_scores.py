@@ -191,6 +191,23 @@ def test_of_many_entities_the_candidates_of_single_vectors_are_scored(score, tmp
         assert value == pytest.approx(own[ids.index(id_)], rel=1e-4, abs=1e-4)
 
 
+def test_candidates_of_a_mention_do_not_depend_on_the_others_of_its_batch(tmp_path, monkeypatch):
+    nlp, linker, _, _ = build(tmp_path, "sum")
+    rng = np.random.default_rng(0)
+    words = sorted({word for entity in ENTITIES for word in entity.name.lower().split()})
+    names = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(200)]
+    linker.set_kb(make_kb(tmp_path / "many", [Entity(f"E{i}", name) for i, name in enumerate(names)]))
+    linker.index(progress=False)
+    linker.exact_up_to = 4
+    monkeypatch.setattr(scored_index, "CANDIDATES", 4)
+    texts = ["aspirin", "aspirin is common in depression ? " * 6, "AF and depression"]
+    spans = [nlp.make_doc(text)[:1] for text in texts]
+    assert len({*counts_of(encode_spans(linker.model, spans)[0])}) == 3
+    for together, span in zip(linker.rank(spans, 5), spans, strict=True):
+        (alone,) = linker.rank([span], 5)
+        assert [id_ for id_, _ in together] == [id_ for id_, _ in alone]
+
+
 def test_large_and_small_blocks_find_the_same(tmp_path, monkeypatch):
     nlp, linker, _, _ = build(tmp_path, "sum")
     linker.index(progress=False)

@@ -41,6 +41,17 @@ def test_the_weights_that_made_the_data_are_found():
     assert fit_weights(drawn(4000))[:2] == pytest.approx(TRUE, abs=0.02)
 
 
+def test_a_constant_that_is_added_to_every_similarity_changes_no_weight():
+    found = drawn(400)
+    lifted = [
+        one._replace(
+            found=one.found._replace(parts=dict(one.found.parts) | {SIMILARITY: one.found.parts[SIMILARITY] + 300})
+        )
+        for one in found
+    ]
+    assert fit_weights(lifted)[:2] == pytest.approx(fit_weights(found)[:2], rel=0.01)
+
+
 def test_they_rank_better_than_similarity_alone():
     ids = {f"E{i}" for i in range(12)}
     before, after = (
