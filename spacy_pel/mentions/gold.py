@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from itertools import combinations
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from spacy.tokens import Doc, Span
 from spacy.training import Example
@@ -16,24 +15,10 @@ from ..errors import PelError
 from ..kb.entity import NIL
 from .links import mentions_of
 
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
+
 GOLD_GROUP = "gold_mentions"
-
-
-class Successors(Protocol):
-    """What a KB says of ids that its source has retired."""
-
-    def successors(self, ids: Iterable[str]) -> dict[str, str]: ...
-
-
-class HasIds(Successors, Protocol):
-    """A KB, as far as gold ids are checked against it."""
-
-    @property
-    def path(self) -> Path: ...
-
-    def rows(self, ids: Iterable[str]) -> Mapping[str, int]: ...
-
-    def __iter__(self) -> Iterator[str]: ...
 
 
 class GoldMention(NamedTuple):
@@ -65,7 +50,7 @@ def gold_mentions(doc: Doc) -> list[GoldMention]:
     return [GoldMention(span, tuple(filter(None, span.kb_id_.split("|")))) for span in spans]
 
 
-def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[GoldMention]:
+def with_successors(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> list[GoldMention]:
     """Return `mentions` with the ids that the source of `kb` has retired replaced by those that took their place."""
     mentions = list(mentions)
     successors = kb.successors({id_ for mention in mentions for id_ in mention.ids})
@@ -77,7 +62,7 @@ def with_successors(mentions: Iterable[GoldMention], kb: Successors) -> list[Gol
     ]
 
 
-def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
+def gold_of(docs: Iterable[Doc], kb: KnowledgeBase) -> list[GoldMention]:
     """Return the gold mentions of all `docs`, in their order, as `with_successors` gives them.
 
     Raises:
@@ -86,7 +71,7 @@ def gold_of(docs: Iterable[Doc], kb: Successors) -> list[GoldMention]:
     return with_successors((mention for doc in docs_given(docs) for mention in gold_mentions(doc)), kb)
 
 
-def annotated_of(docs: Iterable[Doc], kb: Successors, labels_discard: Container[str]) -> list[GoldMention]:
+def annotated_of(docs: Iterable[Doc], kb: KnowledgeBase, labels_discard: Container[str]) -> list[GoldMention]:
     """Those of `gold_of` that are `searched`: what a linker can be tuned on."""
     return [one for one in gold_of(docs, kb) if searched(one, labels_discard)]
 
@@ -161,7 +146,7 @@ def mentions_to_learn(
     return [one for eg, mentions in found for one in (on_predicted(mentions, eg) if predicted else mentions)]
 
 
-def check_gold_ids(mentions: Iterable[GoldMention], kb: HasIds) -> None:
+def check_gold_ids(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> None:
     """Log how many gold ids `kb` lacks.
 
     Raises:

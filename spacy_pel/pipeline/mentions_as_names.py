@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.names.normal_form import normalized
 from ..mentions.gold import GoldMention
 
+if TYPE_CHECKING:
+    from ..kb.knowledge_base import KnowledgeBase
+
 BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
-
-
-class HasEntities(Protocol):
-    """A KB, as far as its records are read."""
-
-    @property
-    def path(self) -> Path: ...
-
-    def get_many(self, ids: Iterable[str]) -> dict[str, Entity]: ...
 
 
 class LearntNames(NamedTuple):
@@ -36,7 +29,7 @@ class LearntNames(NamedTuple):
     n_entities: int
 
 
-def with_names_of(mentions: Iterable[GoldMention], kb: HasEntities) -> tuple[list[Entity], list[Entity], LearntNames]:
+def with_names_of(mentions: Iterable[GoldMention], kb: KnowledgeBase) -> tuple[list[Entity], list[Entity], LearntNames]:
     """The entities of `kb` for which these mentions have texts that are no name of theirs: as they are, and with each
     of these (see `normalized`) as one more alias. A mention that may mean several entities or that is NIL says nothing.
 
