@@ -41,7 +41,7 @@ def damage_named(path: Path) -> Iterator[None]:
         yield
     except PelError:
         raise
-    except (LookupError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise PelError(damage(path, error)) from error
 
 

@@ -166,6 +166,16 @@ def test_damage_in_a_look_up_is_named_with_what_to_run(kb):
             look_up()
 
 
+@pytest.mark.parametrize("aliases", ["5", "[5]", "[null]", '["'])
+def test_aliases_that_are_no_texts_are_damage(kb, aliases):
+    """Those of an added entity are compared by its record."""
+    with closing(sqlite3.connect(kb.path / "entities.sqlite")) as connection, connection:
+        connection.execute("UPDATE entities SET aliases = ? WHERE id = 'N'", (aliases,))
+    damaged = KnowledgeBase(kb.path)
+    with pytest.raises(PelError, match=r"its content is damaged \(.*`python -m spacy pel kb verify"):
+        damaged.names.match("new").scores(damaged.live_rows[-1:])
+
+
 def test_a_missing_id_is_a_key_error_and_says_so(kb):
     with pytest.raises(KeyError) as error:
         kb["nobody"]

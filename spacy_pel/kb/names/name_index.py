@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -12,16 +12,16 @@ import numpy as np
 from ...errors import PelError
 from ..damage import damage_named
 from ..numbering import EntityRows, is_among, no_rows
-from .file_names import FileNames
+from .file_names import FileMatch, FileNames
 from .files import mapped_names
 from .grams import TINY, Text, Vocabulary, name_grams
-from .known_names import rows_of_forms
-from .normal_form import normalized
+from .known_names import NamedRecords, rows_of_forms
+from .normal_form import distinct_forms, normalized
 from .plurals import singulars
-from .tables import TYPES, TableNames
+from .tables import TYPES, Postings, TableMatch, TableNames
 
 
-class NameRecords(Protocol):
+class NameRecords(NamedRecords, Postings, Protocol):
     """What a `NameIndex` reads of the records of a KB."""
 
     @property
@@ -29,23 +29,7 @@ class NameRecords(Protocol):
 
     def latest_meta(self) -> dict[str, Any]: ...
 
-    def rows_of_keys(self, keys: Iterable[int]) -> Mapping[int, Sequence[int]]: ...
-
-    def written_names(self, rows: Iterable[int]) -> Mapping[int, Sequence[str]]: ...
-
-    def names(self, rows: Iterable[int]) -> dict[int, list[str]]: ...
-
     def name_arrays(self) -> dict[str, bytes]: ...
-
-    def postings(self, grams: Iterable[int]) -> dict[int, np.ndarray]: ...
-
-
-class IndexMatch(Protocol):
-    """A text beside the entities of an index."""
-
-    def best(self, k: int, within: EntityRows | None, removed: EntityRows) -> EntityRows: ...
-
-    def scores(self, rows: EntityRows) -> np.ndarray: ...
 
 
 class Loaded(NamedTuple):
@@ -96,15 +80,16 @@ class NameIndex:
                 with damage_named(self._records.path):
                     loaded = self._load(meta)
                     own = loaded.vocabulary.text(text)
-                    return NameMatch(text, own, loaded.names.beside(own), loaded, self, exact)
+                    return NameMatch(own, loaded.names.beside(own), loaded, self, exact)
             except PelError:
                 if self._records.latest_meta().get("names") == meta:
                     raise  # no other process has written the index again meanwhile
 
     def compare(self, text: Text, vocabulary: Vocabulary, rows: EntityRows) -> np.ndarray:
         """The similarity (n,) float32 of a text to the entities at `rows` (n,), by their records."""
-        names = self._records.names(rows.tolist())
-        own = [names.get(row, [""]) for row in rows.tolist()]
+        written = self._records.written_names(rows.tolist())
+        with damage_named(self.path):
+            own = [distinct_forms("", written.get(row, ())) for row in rows.tolist()]  # "" only without a name
         similarity = _similarities(text, vocabulary, [name for one in own for name in one])
         best = np.zeros(len(rows), dtype=np.float32)
         np.maximum.at(best, np.repeat(np.arange(len(rows)), list(map(len, own))), similarity)
@@ -149,25 +134,25 @@ class NameMatch:
     How alike it is to an entity is the cosine of two sets of 3-grams, weighted by idf: its own, and those of the
     entity's best name; from 0 to 1. An exact match is an entity with a name that equals the text, or the singular of a
     plural that is no name, once both are normalised. Where only some entities may be meant, the others have no names.
-
-    Attributes:
-        text: As it was given.
     """
 
     def __init__(
-        self, text: str, own: Text, indexed: IndexMatch, loaded: Loaded, index: NameIndex, exact: Sequence[EntityRows]
+        self,
+        own: Text,
+        indexed: TableMatch | FileMatch,
+        loaded: Loaded,
+        index: NameIndex,
+        exact: Sequence[EntityRows],
     ) -> None:
         """What `NameIndex.match` gives.
 
         Args:
-            text: As it was given.
-            own: Its 3-grams.
+            own: The text, as its 3-grams.
             indexed: The entities in the index, beside it.
             loaded: The index.
             index: That it was matched with.
             exact: The rows of the entities that the text names, then of those that each singular of it names.
         """
-        self.text = text
         self._own, self._indexed, self._loaded, self._index, self._exact = own, indexed, loaded, index, exact
 
     def best(self, k: int, within: EntityRows | None = None) -> EntityRows:

@@ -18,7 +18,7 @@ from ...errors import PelError
 from ..damage import damage, damage_named
 from ..entity import Entity, is_text
 from ..names import files as name_files
-from ..names.normal_form import alias_key, distinct_forms, normalized
+from ..names.normal_form import alias_key, normalized
 from ..numbering import EntityRows
 from ..stored_files import changed, copy_file
 from . import digest, opening, schema, writing
@@ -179,14 +179,8 @@ class RecordStore:
         with damage_named(self.path):
             return {row: [name, *json.loads(aliases)] for row, name, aliases in found}
 
-    def names(self, rows: Iterable[int]) -> dict[int, list[str]]:
-        """The `distinct_forms` of the entities at those `rows` that are there."""
-        found = self._select("row, name, aliases", "row", rows)
-        with damage_named(self.path):
-            return {row: distinct_forms(name, json.loads(aliases)) for row, name, aliases in found}
-
     def name_arrays(self) -> dict[str, bytes]:
-        """What `names.tables.write_names` has written, but for the postings."""
+        """The arrays of the index of names, as the tables hold them: see `names.tables.write_arrays`."""
         return dict(self._fetch("SELECT key, value FROM name_arrays", ()))
 
     def postings(self, grams: Iterable[int]) -> dict[int, np.ndarray]:
