@@ -17,7 +17,7 @@ from thinc.api import Model
 
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.metrics import link_metrics
-from spacy_pel.evaluation.ranking import rank_gold
+from spacy_pel.evaluation.ranking import rank_mentions
 from spacy_pel.mentions.gold import gold_of
 from spacy_pel.models.encoding import encode_spans
 from spacy_pel.pipeline.tuning import find_for_gold
@@ -108,7 +108,7 @@ def main(
 def measured(linker: Any, docs: list[Doc], train_ids: set[str], encoded: EncodedOnce) -> dict[str, Any]:
     """The measures of a linker as it is set up now."""
     start, encoded.spared = perf_counter(), 0.0
-    ranked = rank_gold(linker, docs, k=64, progress=True)
+    ranked = rank_mentions(linker, gold_of(docs, linker.kb), k=64, progress=True)
     seconds = perf_counter() - start + encoded.spared
     values: dict[str, Any] = link_metrics(ranked, linker.kb, train_ids=train_ids)
     size = sum(linker.kb.entity_index(one).size_bytes for one in linker.fingerprints.values())

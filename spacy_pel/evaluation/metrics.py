@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..mentions.ranked import RankedMention, held_alike, is_nil
-from ..tuning.nil import average_precision
+from ..mentions.ranked import RankedMention, held_alike
+from ..tuning.nil import Outcomes, average_precision
 
 MIN_DEPTH = 64  # candidates of a mention: recall_at_64 is always reported
 
@@ -39,9 +39,7 @@ def link_metrics(
       for scores that say nothing. None where some have a confidence and others a score only (see `held_alike`).
     """
     annotated = [mention for mention in mentions if mention.gold]
-    nil = is_nil(annotated, kb_ids)
-    rank = np.array([mention.rank for mention in annotated], dtype=np.float64)
-    held = np.array([mention.held for mention in annotated], dtype=np.float64)
+    held, nil, rank = Outcomes.of(mentions, kb_ids)
 
     def recall(k: int, among: np.ndarray) -> float | None:
         return _mean(rank[among] <= k)
@@ -76,7 +74,7 @@ def link_metrics(
         metrics["nil_recall"] = _mean(under[nil])
         metrics["nil_f1"] = _fraction(2 * (nil & under).sum(), nil.sum() + under.sum())
         for k in (1, 64):
-            metrics[f"all_recall_at_{k}"] = _mean(np.where(under, nil, ~nil & (rank <= k)))
+            metrics[f"all_recall_at_{k}"] = _mean(np.where(under, nil, rank <= k))
     return metrics
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Protocol
 
-from spacy.tokens import Doc, Span
+from spacy.tokens import Span
 from tqdm import tqdm
 
 from ..kb.entity import NIL
-from ..mentions.gold import GoldMention, gold_of, searched
+from ..mentions.gold import GoldMention, searched
 from ..mentions.links import Link
 from ..mentions.ranked import RankedMention
 from ..search.search import Found
@@ -31,28 +31,21 @@ class CanLink(Protocol):
     def links(self, found: Sequence[Found]) -> list[Link]: ...
 
 
-def rank_gold(
-    linker: CanLink, docs: Iterable[Doc], k: int, *, progress: bool = False, **options: Any
+def rank_mentions(
+    linker: CanLink, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
 ) -> list[RankedMention]:
-    """The best `k` candidates for every gold mention of `docs`, in their order; retired gold ids as their successors.
+    """The best `k` candidates for each of `mentions`, in their order.
 
     Unannotated mentions are not ranked, since no measure looks at their candidates: theirs are empty. So are those of
     mentions whose label is one of `labels_discard`, which are NIL as in a pipeline.
 
     Args:
         linker: What ranks.
-        docs: Docs with gold mentions.
+        mentions: Gold mentions, such as `gold_of` gives.
         k: How many candidates.
         progress: Whether to show a bar, if standard error is a terminal, until all are ranked.
         options: More arguments for the linker's `find`.
     """
-    return rank_mentions(linker, gold_of(docs, linker.kb), k, progress=progress, **options)
-
-
-def rank_mentions(
-    linker: CanLink, mentions: Sequence[GoldMention], k: int, *, progress: bool = False, **options: Any
-) -> list[RankedMention]:
-    """`rank_gold` for these mentions."""
     discarded = linker.settings.labels_discard
     wanted = [searched(mention, discarded) for mention in mentions]
     found = find_mentions(

@@ -18,11 +18,16 @@ NO_SCORES = {"nel_recall_at_1": None, "nel_recall_at_64": None, "nel_nil_f1": No
 
 @dataclass(frozen=True)
 class LinkScorer:
-    """The scorer of the component: see `score_links`.
+    """Recall at 1 and at 64 over the gold mentions of the references that are in the KB, NIL threshold aside; the F1 of
+    the NIL class under it.
+
+    While the linker is being trained, its KB is encoded anew and searched by vectors alone.
 
     Attributes:
-        kb_sample: See `score_links`.
-        seed: See `score_links`.
+        kb_sample: While the linker is being trained, only the gold entities and that many others of the KB, drawn by
+            `seed`, are encoded and searched, so that an evaluation need not encode a large KB. Scores are then higher
+            than over the whole KB, and comparable with each other. 0 for the whole KB.
+        seed: Of that sample.
 
     Raises:
         PelError: kb_sample is under 0.
@@ -36,43 +41,31 @@ class LinkScorer:
         check_count("[components.pel_linker.scorer]", "seed", self.seed)
 
     def __call__(self, examples: Iterable[Example], *, linker: Any, **kwargs: Any) -> dict[str, float | None]:
-        """Score the links of `linker`."""
-        return score_links(examples, linker=linker, kb_sample=self.kb_sample, seed=self.seed, **kwargs)
+        """Score the links of `linker`.
 
+        Args:
+            examples: Their references have gold mentions.
+            linker: A `PelLinker`.
+            kwargs: Ignored.
 
-def score_links(
-    examples: Iterable[Example], *, linker: Any, kb_sample: int = 0, seed: int = 0, **kwargs: Any
-) -> dict[str, float | None]:
-    """Recall at 1 and at 64 over the gold mentions of the references that are in the KB, NIL threshold aside; the F1 of
-    the NIL class under it.
-
-    While the linker is being trained, its KB is encoded anew and searched by vectors alone.
-
-    Args:
-        examples: Their references have gold mentions.
-        linker: A `PelLinker`.
-        kb_sample: While the linker is being trained, only the gold entities and that many others of the KB, drawn by
-            `seed`, are encoded and searched, so that an evaluation need not encode a large KB. Scores are then higher
-            than over the whole KB, and comparable with each other. 0 for the whole KB.
-        seed: Of that sample.
-        kwargs: Ignored.
-
-    Returns:
-        `nel_recall_at_1`, `nel_recall_at_64` and `nel_nil_f1`, each None where there is nothing to measure.
-    """
-    if linker.kb is None:
-        return dict(NO_SCORES)
-    mentions = _mentions(examples, linker)
-    options: dict[str, Any] = {}
-    if linker.outdated:  # the KB as it is encoded now, by vectors alone
-        live = linker.begin_training().live
-        options["progress"] = True
-        options["search"] = (
-            live.search_over(_gold_and_others(mentions, linker.kb, kb_sample, seed)) if kb_sample else live.search()
-        )
-    ranked = rank_mentions(linker, mentions, k=64, **options)
-    metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, as_linked=True)
-    return {key: metrics[key.removeprefix("nel_")] for key in NO_SCORES}
+        Returns:
+            `nel_recall_at_1`, `nel_recall_at_64` and `nel_nil_f1`, each None where there is nothing to measure.
+        """
+        if linker.kb is None:
+            return dict(NO_SCORES)
+        mentions = _mentions(examples, linker)
+        options: dict[str, Any] = {}
+        if linker.outdated:  # the KB as it is encoded now, by vectors alone
+            live = linker.begin_training().live
+            options["progress"] = True
+            if self.kb_sample:
+                rows = _gold_and_others(mentions, linker.kb, self.kb_sample, self.seed)
+                options["search"] = live.search_over(rows)
+            else:
+                options["search"] = live.search()
+        ranked = rank_mentions(linker, mentions, k=64, **options)
+        metrics = link_metrics(ranked, linker.kb, nil_threshold=linker.threshold, as_linked=True)
+        return {key: metrics[key.removeprefix("nel_")] for key in NO_SCORES}
 
 
 def _mentions(examples: Iterable[Example], linker: Any) -> list[GoldMention]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..errors import PelError
 from ..files.atomic import write_atomically
-from ..mentions.ranked import RankedMention, is_nil
+from ..mentions.ranked import RankedMention
+from ..tuning.nil import Outcomes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,12 +39,9 @@ def draw_figures(
     ranked: Sequence[RankedMention], metrics: Mapping[str, Any], kb_ids: Container[str]
 ) -> dict[str, Figure | str]:
     """All figures by file name; in place of one with nothing to show, why."""
-    annotated = [mention for mention in ranked if mention.gold]
-    nil = is_nil(annotated, kb_ids)
-    rank = np.array([mention.rank for mention in annotated])
-    held = np.array([mention.held for mention in annotated])
-    by_score = all(mention.confidence is None for mention in annotated)
-    groups = {"Right candidate": ~nil & (rank == 1), "Wrong candidate": ~nil & (rank > 1), "NIL": nil}
+    held, nil, rank = Outcomes.of(ranked, kb_ids)
+    by_score = all(mention.confidence is None for mention in ranked if mention.gold)
+    groups = {"Right candidate": rank == 1, "Wrong candidate": ~nil & (rank > 1), "NIL": nil}
     return {
         "nil_precision_recall": nil_precision_recall(metrics) or "needs NIL mentions beside mentions in the KB",
         "recall_at_k": recall_at_k(rank[~nil]) or "no mention is in the KB",

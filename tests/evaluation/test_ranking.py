@@ -9,8 +9,8 @@ from spacy.training import Example
 from spacy.util import registry
 
 from spacy_pel.evaluation import ranking
-from spacy_pel.evaluation.ranking import rank_gold
-from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.evaluation.ranking import rank_mentions
+from spacy_pel.mentions.gold import GOLD_GROUP, gold_of
 from spacy_pel.pipeline.settings import LinkSettings
 
 FOUND = {"lithium": [("D1", 0.9), ("D2", 0.5)], "flutter": [("D3", 0.8), ("D2", 0.7)], "newborn": [("D4", 0.6)]}
@@ -23,7 +23,7 @@ DOCS = [
 
 def test_retired_gold_ids_count_as_their_successors():
     linker = LookupLinker(FOUND, Ids({"D1"}, {"D0": "D1"}))
-    (mention,) = rank_gold(linker, [make_doc(("lithium", "D0|D1"))], k=1)
+    (mention,) = rank_mentions(linker, gold_of([make_doc(("lithium", "D0|D1"))], linker.kb), k=1)
     assert (mention.gold, mention.rank) == (("D1",), 1)
 
 
@@ -31,7 +31,7 @@ def test_retired_gold_ids_count_as_their_successors():
 def test_order_candidates_and_unannotated_mentions(monkeypatch, chunk):
     monkeypatch.setattr(ranking, "CHUNK", chunk)
     linker = LookupLinker(FOUND, {"D1"})
-    ranked = rank_gold(linker, iter(DOCS), k=64)
+    ranked = rank_mentions(linker, gold_of(iter(DOCS), linker.kb), k=64)
     assert [(mention.gold, list(mention.candidates)) for mention in ranked] == [
         (("D1",), FOUND["lithium"]),
         ((), []),
@@ -48,7 +48,7 @@ def test_mentions_with_a_discarded_label_are_nil_as_in_a_pipeline():
     linker.settings = LinkSettings(labels_discard=["DATE"])
     doc = make_doc(("lithium", "D1"), ("flutter", "D3"))
     doc.spans[GOLD_GROUP] = [doc.spans[GOLD_GROUP][0], Span(doc, 1, 2, label="DATE", kb_id="D3")]
-    found, discarded = rank_gold(linker, [doc], k=64)
+    found, discarded = rank_mentions(linker, gold_of([doc], linker.kb), k=64)
     assert (found.rank, found.called_nil) == (1, False)
     assert (list(discarded.candidates), discarded.called_nil) == ([], True)
     assert linker.calls == [(1, 64)]

@@ -38,12 +38,12 @@ from zeshel import SPLITS, write_zeshel
 from spacy_pel import evaluate, render_links
 from spacy_pel.corpora.docbin import read_docs, write_docs
 from spacy_pel.evaluation.metrics import link_metrics
-from spacy_pel.evaluation.ranking import rank_gold
+from spacy_pel.evaluation.ranking import rank_mentions
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.readers.obo import read_obo
 from spacy_pel.kb.readers.umls import read_umls
-from spacy_pel.mentions.gold import gold_mentions
+from spacy_pel.mentions.gold import gold_mentions, gold_of
 from spacy_pel.mentions.ranked import RankedMention
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.search.weights import NameWeights
@@ -878,7 +878,7 @@ def test_variants_are_what_the_linker_finds_with_those_settings(tmp_path):
     docs = make_docs(nlp)
     for name, setting in (("vectors", None), ("hybrid", found["hybrid"]["lexical"])):
         linker.lexical, linker.resolve_abbreviations = setting, False
-        ranked = rank_gold(linker, docs, k=64)
+        ranked = rank_mentions(linker, gold_of(docs, linker.kb), k=64)
         assert found[name]["recall_at_1"] == pytest.approx(link_metrics(ranked, linker.kb)["recall_at_1"])
         assert found[name]["unseen_recall_at_1"] is None  # all are seen
     assert found["hybrid"]["recall_at_1"] > found["vectors"]["recall_at_1"]

@@ -20,7 +20,7 @@ from spacy.util import registry
 from tiny import ENTITIES, make_config, make_kb, make_pipeline, train, write_encoder
 
 from spacy_pel.errors import PelError
-from spacy_pel.evaluation.scorer import score_links
+from spacy_pel.evaluation.scorer import LinkScorer
 from spacy_pel.kb.entity import Entity
 from spacy_pel.kb.knowledge_base import KnowledgeBase
 from spacy_pel.kb.numbering import is_among
@@ -205,12 +205,12 @@ def test_a_terminal_shows_what_goes_on_before_the_first_scores(pipeline, monkeyp
     train(nlp, examples, optimizer, 1)
     shown = screen.getvalue()
     assert all(f"{what} entities:   0%|          | 0.00/12.0" in shown for what in ("Reading", "Encoding"))
-    score_links(examples, linker=linker)
+    LinkScorer()(examples, linker=linker)
     assert "Linking:   0%|" in screen.getvalue()[len(shown) :]
     assert screen.getvalue().endswith("\r")  # the bars are gone
     monkeypatch.setattr("sys.stderr", log)
     linker.refresh_negatives()
-    score_links(examples, linker=linker, kb_sample=3)
+    LinkScorer(kb_sample=3)(examples, linker=linker)
     assert not log.getvalue()
 
 
@@ -275,7 +275,7 @@ def test_scores_change_nothing_of_a_training(tmp_path, sample):
         for _ in range(6):
             losses[scored] += train(nlp, examples, optimizer, 1)
             if scored:
-                score_links(examples, linker=linker)
+                LinkScorer()(examples, linker=linker)
         assert linker.session.live.index is index
     assert losses[True] == pytest.approx(losses[False], rel=1e-4)
 
@@ -617,11 +617,11 @@ def test_dev_scores_over_a_part_of_the_kb(pipeline):
     live.search_over = lambda rows: asked.append(rows.tolist()) or original(rows)
     gold = set(linker.kb.rows({m.ids[0] for eg in examples[:2] for m in gold_mentions(eg.reference)}).values())
     draws = ((1, 0), (1, 1), (1, 2), (1, 0), (99, 0))
-    some, _, _, again, whole = (score_links(examples[:2], linker=linker, kb_sample=n, seed=seed) for n, seed in draws)
+    some, _, _, again, whole = (LinkScorer(n, seed)(examples[:2], linker=linker) for n, seed in draws)
     assert [len(rows) for rows in asked] == [5, 5, 5, 5, 12]  # 4 gold entities and 1 more; all
     assert asked[0] == asked[3] and all(gold < set(rows) for rows in asked)
     assert len({tuple(rows) for rows in asked[:3]}) > 1
-    assert some == again and whole == score_links(examples[:2], linker=linker)
+    assert some == again and whole == LinkScorer()(examples[:2], linker=linker)
     assert some["nel_recall_at_1"] >= whole["nel_recall_at_1"]
 
 
@@ -745,7 +745,7 @@ def test_a_kb_that_grows_while_it_is_trained_with(tmp_path, settings, kb_sample)
     doc.spans[GOLD_GROUP] = [Span(doc, first.start, first.end, label="X", kb_id="NEW"), *others]
     assert np.isfinite(train(nlp, examples, optimizer, 3)).all()
     assert 12 not in linker.session.latest_batch.entity_places
-    assert 0 <= score_links(examples, linker=linker, kb_sample=kb_sample)["nel_recall_at_1"] <= 1
+    assert 0 <= LinkScorer(kb_sample)(examples, linker=linker)["nel_recall_at_1"] <= 1
     linker.session = None
     train(nlp, examples, optimizer, 1)
     assert 12 in linker.session.latest_batch.entity_places

@@ -10,8 +10,8 @@ import spacy
 from lookup_linker import LEAD, documents, sayer
 
 from spacy_pel.errors import PelError
-from spacy_pel.evaluation.ranking import rank_gold
-from spacy_pel.mentions.gold import GOLD_GROUP
+from spacy_pel.evaluation.ranking import rank_mentions
+from spacy_pel.mentions.gold import GOLD_GROUP, gold_of
 from spacy_pel.mentions.links import Link
 from spacy_pel.pipeline.tuning import tune_nil
 from spacy_pel.search.evidence import EVIDENCE
@@ -174,7 +174,8 @@ def test_the_score_can_be_asked_for():
     linker = sayer(docs)
     found = tune_nil(linker, docs, by_score=True)
     assert found.decision is None is linker.tuned.decision and found.elsewhere == found.by_score
-    assert found.nil.threshold == tune_threshold(rank_gold(linker, docs, 1), linker.kb).threshold
+    ranked = rank_mentions(linker, gold_of(docs, linker.kb), 1)
+    assert found.nil.threshold == tune_threshold(ranked, linker.kb).threshold
 
 
 def test_few_mentions_leave_it_to_the_score():

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from spacy_pel.corpora.docbin import read_docs
 from spacy_pel.evaluation.metrics import link_metrics
-from spacy_pel.evaluation.ranking import rank_gold
+from spacy_pel.evaluation.ranking import rank_mentions
 from spacy_pel.kb.index.best import best
 from spacy_pel.kb.index.vectors import VectorIndex
 from spacy_pel.mentions.gold import gold_of
@@ -51,7 +51,8 @@ def main(
         return best(scores, rows, k)
 
     train_ids = {id_ for mention in gold_of(read_docs(train, nlp.vocab), linker.kb) for id_ in mention.ids}
-    ranked = rank_gold(linker, read_docs(corpus, nlp.vocab), k=64, progress=True, search=VectorSearch(search))
+    mentions = gold_of(read_docs(corpus, nlp.vocab), linker.kb)
+    ranked = rank_mentions(linker, mentions, k=64, progress=True, search=VectorSearch(search))
     values = link_metrics(ranked, linker.kb, train_ids=train_ids)
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, values | {"n_names": len(owner)})

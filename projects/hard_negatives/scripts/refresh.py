@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from spacy_pel.cli.table import markdown
 from spacy_pel.corpora.mention_corpus import MentionCorpus
-from spacy_pel.evaluation.scorer import score_links
+from spacy_pel.evaluation.scorer import LinkScorer
 from spacy_pel.kb.loader import KBFromDisk
 from spacy_pel.models.encoder_loader import HFEncoder
 from spacy_pel.models.pretrained import set_encoder
@@ -100,7 +100,7 @@ def run(
                 linker.update(examples, sgd=optimizer)
                 optimizer.step_schedules()
             if step * points // steps > (step - 1) * points // steps:
-                recall = score_links(asked, linker=linker, kb_sample=len(linker.kb), seed=seed)["nel_recall_at_1"]
+                recall = LinkScorer(len(linker.kb), seed)(asked, linker=linker)["nel_recall_at_1"]
                 point = {"step": step, "recall_at_1": recall, **how_hard(linker, pool, seed)}
                 point["seconds"] = refreshing.seconds + stepping.seconds
                 point["core_seconds"] = refreshing.core_seconds + stepping.core_seconds
