@@ -123,7 +123,7 @@ class FolderReport:
         self.failed: dict[Shard, str] = {}
         self.stopped = 0
         self._lacks: set[str] = set()
-        self._shards, self._done, self._shown, self._mentions = shards, done, 0, 0
+        self._shown, self._mentions = 0, 0
         self._start = perf_counter()
         self._bar = tqdm(desc="Linking", total=shards, initial=done, unit="shard", smoothing=0, disable=None)
         if done:

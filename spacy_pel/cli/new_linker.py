@@ -78,7 +78,8 @@ def new_linker(
     name = encoder_named(encoder)
     with new_folder(out.absolute()) as folder, warnings_shown():
         place = folder / LINKER / "kb"
-        kb = read_as.kb_at(place, vocabulary, source=source_note, release=release, licence=licence)
+        notes = {"source": source_note, "release": release, "licence": licence}
+        kb = read_as.kb_at(place, vocabulary, notes)
         chosen = choose(kb, template, vectors and vectors.value)
         msg.info(chosen.why)
         nlp = started(kb, name, chosen, lang=lang, texts=texts or [])

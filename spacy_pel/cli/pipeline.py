@@ -142,10 +142,10 @@ def warnings_shown() -> Iterator[None]:
 
 @contextmanager
 def with_kb_of_its_own(
-    nlp: Language, name: str, linker: PelLinker, kb: KnowledgeBase, out: Path, *, indexes: Collection[str] | None
+    nlp: Language, name: str, linker: PelLinker, kb: KnowledgeBase, out: Path, *, indexes: Collection[str]
 ) -> Iterator[Path]:
-    """In this block the linker `name` of `nlp` has a copy of `kb`, with these `indexes` of it (None: all), in a folder,
-    which is given. Behind it the pipeline is written there too, and the folder becomes `out`, whole or not at all."""
+    """In this block the linker `name` of `nlp` has a copy of `kb`, with these `indexes` of it, in a folder, which is
+    given. Behind it the pipeline is written there too, and the folder becomes `out`, whole or not at all."""
     from ..files.folders import new_folder
 
     with new_folder(out.absolute()) as folder:

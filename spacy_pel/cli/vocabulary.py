@@ -74,18 +74,14 @@ class ReadAs:
         given = {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items() if value}
         return "".join(f" {name}" if value is True else f" {name} {_quoted(value)}" for name, value in given.items())
 
-    def kb_at(
-        self, path: Path, vocabulary: Path, *, source: str = "", release: str = "", licence: str = ""
-    ) -> "KnowledgeBase":
+    def kb_at(self, path: Path, vocabulary: Path, notes: dict[str, Any]) -> "KnowledgeBase":
         """The KB of `vocabulary`, written to the folder `path` without vectors: of its records, or a copy if it is a
         KB, or a pipeline with one. What was left out is printed.
 
         Args:
             path: The folder.
             vocabulary: What to read.
-            source: A note kept with the KB, as are `release` and `licence`; of a KB that is built its own are kept.
-            release: Of the source.
-            licence: Of the source.
+            notes: Kept with the KB, under the keys `NOTES`, "" for none; of a KB that is built its own are kept.
 
         Raises:
             PelError: It cannot be read so, or there are notes for a KB that is built.
@@ -94,7 +90,7 @@ class ReadAs:
 
         if (built := built_kb(vocabulary)) is not None:
             self._check_built(vocabulary)
-            for key, note in zip(NOTES, (source, release, licence), strict=True):
+            for key, note in notes.items():
                 if note:
                     raise PelError(
                         f"--{key}: {vocabulary} is a KB that is built already, with notes of its own; leave it out, or "
@@ -102,14 +98,7 @@ class ReadAs:
                     )
             return built.copy_to(path, indexes=())
         records = self.records(vocabulary)
-        kb = KnowledgeBase.create(
-            path,
-            with_progress(records),
-            source=source,
-            release=release,
-            licence=licence,
-            retired=records.retired,
-        )
+        kb = KnowledgeBase.create(path, with_progress(records), retired=records.retired, **notes)
         print_skipped(records.skipped)
         return kb
 

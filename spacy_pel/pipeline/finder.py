@@ -199,15 +199,11 @@ class PelFinder(WithSettings, ListenedTo, Pipe):
                 error_handler(self.name, self, docs, error)
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Write nothing, and warn of settings that spaCy does not save, since they were set on the component."""
+        """Write nothing: all is in the config. Warn of settings that are not, since they were set on the component."""
         from .component_files import section_of_config
         from .notices import warn_of_unsaved
 
         warn_of_unsaved(self.name, self.settings, section_of_config(Path(path)))
-
-    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "PelFinder":
-        """Read nothing: all is in the config."""
-        return self
 
     def find(self, docs: Sequence[Doc]) -> list[list[Span]]:
         """Every stretch of tokens that is a name, and every abbreviation that the text defines for one, for each of

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from ..errors import PelError
 from ..evaluation.ranking import find_mentions
 from ..files.atomic import write_atomically
-from ..mentions.gold import docs_given, gold_of
+from ..mentions.gold import gold_of
 from ..training.distillation import mention_key
 from ..tuning.ranking import scores_by_linker
 from .ranking import scores_of
@@ -39,9 +39,7 @@ def write_targets(ranker: Any, docs: Iterable[Doc], path: Path, *, progress: boo
         PelError: None can be written.
     """
     linker, depth = ranker.require_linker(), ranker.settings.top_n
-    mentions = [
-        mention for mention in gold_of(docs_given(docs), linker.kb) if any(id_ in linker.kb for id_ in mention.ids)
-    ]
+    mentions = [mention for mention in gold_of(docs, linker.kb) if any(id_ in linker.kb for id_ in mention.ids)]
     found = find_mentions(lambda spans: linker.find(spans, depth), mentions, desc="Searching", progress=progress)
     kept = [(m, own) for m, own in zip(mentions, (one.found for one in found), strict=True) if {*m.ids} & {*own.ids}]
     if not kept:

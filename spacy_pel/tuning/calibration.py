@@ -10,9 +10,10 @@ import numpy as np
 
 from ..errors import PelError
 from ..mentions.ranked import RankedMention
-from .newton import fit_weights, log_odds, platt_targets, spreads
+from .newton import fit_logistic_weights, log_odds, platt_targets, spreads
 
 RIDGE = 1e-9  # none, but that the curve can be solved for where all scores are one
+N_BINS = 10  # of probabilities
 
 
 class Calibration(NamedTuple):
@@ -42,7 +43,7 @@ def fit(scores: np.ndarray, right: np.ndarray) -> Calibration:
     targets = platt_targets(right)
     middle, spread = scores.mean(), spreads(scores)
     inputs = np.stack([(scores - middle) / spread, np.ones_like(scores)], axis=1)
-    weights = fit_weights(inputs, targets, np.full(2, RIDGE))
+    weights = fit_logistic_weights(inputs, targets, np.full(2, RIDGE))
     if weights[0] <= 0:  # higher scores are not right more often: nothing but their share can be said
         return Calibration(0.0, log_odds(targets))
     return Calibration(float(weights[0] / spread), float(weights[1] - weights[0] * middle / spread))
@@ -87,12 +88,12 @@ class ReliabilityBin(NamedTuple):
     right: float
 
 
-def reliability(probabilities: np.ndarray, right: np.ndarray, n_bins: int = 10) -> list[ReliabilityBin]:
+def reliability(probabilities: np.ndarray, right: np.ndarray) -> list[ReliabilityBin]:
     """The bins of equal width in [0, 1] that have any link, lowest first."""
-    numbers = np.minimum((probabilities * n_bins).astype(int), n_bins - 1)
+    numbers = np.minimum((probabilities * N_BINS).astype(int), N_BINS - 1)
     return [
         ReliabilityBin(int(own.sum()), float(probabilities[own].mean()), float(right[own].mean()))
-        for own in (numbers == number for number in range(n_bins))
+        for own in (numbers == number for number in range(N_BINS))
         if own.any()
     ]
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..mentions.ranked import RankedMention
 from ..search.evidence import EVIDENCE
 from .calibration import fit
-from .newton import CONSTANT, curve, fit_weights, platt_targets, spreads
+from .newton import CONSTANT, curve, fit_logistic_weights, platt_targets, spreads
 from .nil import Outcomes
 
 RIDGE = 100.0  # of the squared weights of columns, and of products of two, with variance 1
@@ -118,7 +118,7 @@ def fit_logistic(evidence: np.ndarray, positive: np.ndarray) -> Logistic:
     varies = np.sqrt(products.var(axis=0)).clip(CONSTANT)
     columns = np.column_stack([z, (products - products.mean(axis=0)) / varies, np.ones(len(z))])
     ridge = np.append(np.full(columns.shape[1] - 1, RIDGE), FREE)
-    weights = fit_weights(columns, platt_targets(positive), ridge)
+    weights = fit_logistic_weights(columns, platt_targets(positive), ridge)
     calibration = fit(columns @ weights, positive)
     weights = calibration.slope * weights
     weights[-1] += calibration.intercept

@@ -32,7 +32,7 @@ def log_odds(targets: np.ndarray) -> float:
     return float(np.log(share / (1 - share)))
 
 
-def fit_weights(columns: np.ndarray, targets: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+def fit_logistic_weights(columns: np.ndarray, targets: np.ndarray, ridge: np.ndarray) -> np.ndarray:
     """The weights (c,) with the least Σ log(1 + exp(o)) - target · o + Σ ridge · weight² / 2, o = columns · weights, by
     Newton's method.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from srsly import json_dumps
@@ -53,16 +53,6 @@ class RankTuned:
     behind: str | None = None
     scored_in: tuple[str, str] | None = None
 
-    KEYS: ClassVar[tuple[str, ...]] = (
-        "weight",
-        "right",
-        "in_kb",
-        "nil_threshold",
-        "rerank_below",
-        "behind",
-        "scored_in",
-    )
-
     @property
     def gives_probabilities(self) -> bool:
         """Whether links have one."""
@@ -78,17 +68,16 @@ class RankTuned:
 
     def to_dict(self) -> dict[str, Any]:
         """What is written to the file `cfg` of a component."""
-        values = {key: getattr(self, key) for key in self.KEYS}
         return {
             key: value.to_dict(RANKED) if isinstance(value, Logistic) else value
-            for key, value in values.items()
+            for key, value in vars(self).items()
             if value is not None
         }
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> RankTuned:
         """Read what `to_dict` gave; other keys are ignored. Probabilities of another version are dropped."""
-        values = {key: stored[key] for key in cls.KEYS if key in stored}
+        values = {one.name: stored[one.name] for one in fields(cls) if one.name in stored}
         for key in ("right", "in_kb"):
             if key in values:
                 values[key] = Logistic.from_dict(values[key], RANKED)

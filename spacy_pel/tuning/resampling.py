@@ -38,10 +38,10 @@ class Interval(NamedTuple):
         return f"{self.mean:.4f} ({self.ends})"
 
 
-def recall_interval(hits: np.ndarray, groups: Sequence[int], seed: int = 0) -> Interval | None:
+def recall_interval(hits: np.ndarray, groups: Sequence[int]) -> Interval | None:
     """The share (n,) of `hits` over mentions of documents that are drawn with replacement; `groups` (n,) says which
     document each is of. None without a mention."""
-    return _interval([float(hits[inside].mean()) for inside, _ in _draws(groups, seed, DRAWS)])
+    return _interval([float(hits[inside].mean()) for inside, _ in _draws(groups, 0, DRAWS)])
 
 
 class Elsewhere(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..kb.entity import NIL
 from ..mentions.links import Link
@@ -14,9 +14,6 @@ from ..search.search import Found
 from ..search.weights import NameWeights
 from .calibration import Calibration
 from .decision import Decision, strongest
-
-if TYPE_CHECKING:
-    pass
 
 CHANGED = 0.1  # of the entities a threshold was tuned with: with so many more or fewer it is another KB
 
