@@ -420,7 +420,8 @@ class KnowledgeBase(Mapping[str, Entity]):
         return f"{type(self).__name__}({str(self.path)!r}, {len(self.records)} entities)"
 
     def _texts(self, key: str, values: Iterable[str]) -> list[str]:
-        return text_list(str(self.path), key, values if isinstance(values, str) else list(values))
+        is_list = isinstance(values, Iterable) and not isinstance(values, str)
+        return text_list(str(self.path), key, list(values) if is_list else values)
 
     def _change(self, edit: Callable[[Connection, dict[str, Any]], None]) -> None:
         """`RecordStore.change`, with this KB as it is on the disk before, and as it has become afterwards."""

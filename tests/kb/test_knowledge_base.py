@@ -97,6 +97,8 @@ def test_one_text_is_not_read_letter_by_letter(kb):
         ),
         (lambda: kb.remove("5"), r"kb: ids = '5'; make it a list of texts, such as \[\"5\"\]"),
         (lambda: kb.remove([5]), r"kb: ids = \[5\]; make it a list of texts"),
+        (lambda: kb.remove(5), r"kb: ids = 5; make it a list of texts"),
+        (lambda: kb.rows_of_types(None), r"kb: types = None; make it a list of texts"),
     ):
         with pytest.raises(PelError, match=message):
             call()

@@ -72,7 +72,7 @@ def _is_utf8(path: Path) -> bool:
 
 
 @contextmanager
-def damage_named(path: Path) -> Iterator[None]:
+def faiss_damage_named(path: Path) -> Iterator[None]:
     """Turn what faiss raises in the block, since the file at `path` makes no sense, into a `PelError`."""
     try:
         yield

@@ -25,7 +25,7 @@ from .compressed import (
     FLAT,
     UNREADABLE,
     compressed,
-    damage_named,
+    faiss_damage_named,
     inverted_file,
     parameters,
     read_checked,
@@ -258,7 +258,7 @@ class FaissIndex(VectorIndex):
 
     def vectors(self, numbers: VectorNumbers) -> np.ndarray:
         cells = inverted_file(self._index)
-        with damage_named(self._path):
+        with faiss_damage_named(self._path):
             if cells and not isinstance(self._index, faiss.IndexRefine):
                 with self._mapping:  # a map that another thread is making looks like one that is made
                     if cells.direct_map.no():
@@ -272,7 +272,7 @@ class FaissIndex(VectorIndex):
     def _search(
         self, queries: np.ndarray, k: int, n_probe: int | None, selector: faiss.IDSelector | None = None
     ) -> tuple[np.ndarray, VectorNumbers]:
-        with damage_named(self._path):
+        with faiss_damage_named(self._path):
             scores, numbers = self._index.search(queries, k, params=parameters(self._index, n_probe, selector))
             if not ((numbers >= -1) & (numbers < len(self))).all():
                 raise RuntimeError("it finds vectors that are not there")

@@ -11,6 +11,7 @@ from ...errors import PelError
 from ..entity import Entity
 from .faults import Faults
 from .records import Records
+from .rows import check_once
 from .xml_records import elements
 
 KINDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
@@ -65,9 +66,7 @@ def _stream(path: Path, skipped: Counter[str], strict: bool) -> Iterator[Entity]
 
         def unique(number: int, record: Element, file: Path = file) -> Entity:
             entity = _entity(record)
-            if entity.id in places:
-                raise PelError(f'the id "{entity.id}" is that of {places[entity.id]} too; give it once')
-            places[entity.id] = f"{file}: record {number}"
+            check_once(places, entity.id, f"{file}: record {number}", "record")
             return entity
 
         yield from faults.parsed(elements(faults, KINDS), unique, place=": record {}")

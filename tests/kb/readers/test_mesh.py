@@ -87,7 +87,10 @@ def test_records_are_forgotten(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (descriptors("D1", "D1"), r'desc\.xml: record 2: the id "D1" is that of .*desc\.xml: record 1 too'),
+        (
+            descriptors("D1", "D1"),
+            r'desc\.xml: record 2: the id "D1" is that of .*desc\.xml: record 1; give every record',
+        ),
         (descriptors("D1", " "), r"desc\.xml: record 2: DescriptorUI is '' and DescriptorName 'Fever'"),
         (descriptors("D1", name=""), r"desc\.xml: record 1: DescriptorUI is 'D1' and DescriptorName ''"),
         (descriptors("NIL"), r'desc\.xml: record 1: the id "NIL" means something else'),
@@ -117,7 +120,10 @@ def test_other_encodings(tmp_path):
 def test_an_id_in_both_files(tmp_path):
     (tmp_path / "desc.xml").write_text(descriptors("D1"))
     (tmp_path / "supp.xml").write_text(supplementary(id="D1"))
-    with pytest.raises(PelError, match=r'supp\.xml: record 1: the id "D1" is that of .*desc\.xml: record 1 too'):
+    with pytest.raises(
+        PelError,
+        match=r'supp\.xml: record 1: the id "D1" is that of .*desc\.xml: record 1; give every record',
+    ):
         list(read_mesh(tmp_path))
 
 
