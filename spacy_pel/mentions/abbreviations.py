@@ -28,8 +28,8 @@ LongForms = dict[tuple[int, int], Span]
 def long_forms(doc: Doc) -> LongForms:
     """Return the long form of each short form in `doc`, by the tokens (start, end) of the short form.
 
-    If scispaCy's `abbreviation_detector` found abbreviations in `doc`, those are used; else those of `defined`, and
-    where its dicts name tokens that were merged or split since, which nothing tells the place of.
+    If scispaCy's `abbreviation_detector` found abbreviations in `doc`, those are used; else those of `defined`.
+    Its dicts are not used where tokens were merged or split since: the places that they name are then of other tokens.
     """
     return _detected(doc) or _everywhere(doc)
 

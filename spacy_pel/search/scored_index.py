@@ -101,15 +101,16 @@ class ScoredIndex:
     def _candidates(
         self, queries: Vectors, k: int, within: EntityRows | None, options: dict[str, Any]
     ) -> Iterator[tuple[int, EntityRows]]:
-        """The number of each query, in no order, and those that own a vector near to one of its own. Queries with as
-        many vectors are searched together, since the fewer a query has the further each looks; few at once, however
-        many there are."""
+        """The number of each query, and those that own a vector near to one of its own. The fewer vectors a query has,
+        the more each of them finds, whatever the other queries have: those with as many are searched together, few at
+        once."""
         counts = counts_of(queries)
         for count in np.unique(counts[counts > 0]):
             alike = (counts == count).nonzero()[0]
             depth = ceil(CANDIDATES * k / count)
             most = count * depth * ceil(self._index.n_vectors / len(self._index.entities()))
-            for own in np.split(alike, range(size := max(FOUND_AT_ONCE // most, 1), len(alike), size)):
+            size = max(FOUND_AT_ONCE // most, 1)
+            for own in np.split(alike, range(size, len(alike), size)):
                 near = self._index.search(flat(queries[own]), depth, within, **options)[1]
                 for i, rows in zip(own, near.reshape(len(own), -1), strict=True):
                     yield i, EntityRows(np.unique(rows[rows >= 0]))
