@@ -10,7 +10,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .out_file import check_out
+from .out_file import check_out, make_folder
 from .pipeline import CODE, GPU_ID, load_linker
 from .printing import msg, shown
 
@@ -81,7 +81,7 @@ def evaluate(
     docs = read_upstream(nlp, islice(read_gold(corpus, nlp), limit or None))
     learnt = list(read_gold(train, nlp)) if train else None
     if plots:
-        _make_folder(plots)
+        make_folder(plots)
     try:
         ranked, measures = measure(with_ranker(nlp, linker), docs, train=learnt, progress=True)
     except PelError as error:
@@ -113,13 +113,6 @@ def _n_discarded(docs: Iterable[Doc], labels: Container[str]) -> int:
     from ..mentions.gold import gold_mentions, searched
 
     return sum(bool(one.ids) and not searched(one, labels) for doc in docs for one in gold_mentions(doc))
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PelError(f"--plots {path}: no such folder can be made ({error.strerror}); choose another") from error
 
 
 def _write_plots(folder: Path, ranked: Sequence[RankedMention], metrics: dict[str, Any], kb: KnowledgeBase) -> None:

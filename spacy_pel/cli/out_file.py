@@ -33,6 +33,18 @@ def check_out(out: Path, source: Path, source_name: str, force: bool) -> None:
         raise PelError(f"{out} cannot be written: {nearest} cannot; name another file.")
 
 
+def make_folder(plots: Path) -> None:
+    """Make the folder for figures.
+
+    Raises:
+        PelError: If it cannot be made.
+    """
+    try:
+        plots.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PelError(f"--plots {plots}: no such folder can be made ({error.strerror}); choose another") from error
+
+
 def check_apart(named: Iterable[tuple[str, Path | None]]) -> None:
     """Check that what a command reads and writes are different files and folders.
 

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import PelError
 from .app import command
-from .out_file import check_out
+from .out_file import check_out, make_folder
 from .printing import msg, shown
 
 SHOWN = 15  # of forms and entities, if nothing else is said
@@ -59,6 +59,8 @@ def report(
     if output:
         for file in files:
             check_out(output, file, "one of the files to report on", force=True)
+    if plots:
+        make_folder(plots)
     known = known_bins(against, Vocab(), spans_key) if against else None
     with tqdm(files, desc="Reading", unit=" files", disable=None) as bar:
         counts = count_linked(bar, Vocab(), spans_key)

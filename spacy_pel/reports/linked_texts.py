@@ -34,7 +34,7 @@ def files_in(path: Path) -> list[Path]:
         raise PelError(f"{path} does not exist; name what `spacy pel link` wrote")
     if not path.is_dir():
         return [path]
-    files = sorted(one for one in path.rglob("*") if unpacked_suffix(one) in READ and one.is_file())
+    files = sorted(one for one in path.rglob("*") if _is_read(one) and one.is_file())
     if not files:
         raise PelError(f"no {', '.join(READ)} file under {path}: name a folder that `spacy pel link` wrote to")
     return files
@@ -58,6 +58,10 @@ def linked_texts(path: Path, vocab: Vocab, spans_key: str | None) -> Iterator[li
     if unpacked_suffix(path) == LINES:
         return _of_lines(path)
     raise PelError(f"{path} is none of {', '.join(READ)}; name what `spacy pel link` wrote")
+
+
+def _is_read(path: Path) -> bool:
+    return path.suffix.lower() in READ or unpacked_suffix(path) == LINES
 
 
 def _of_doc(doc: Doc, spans_key: str | None) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import PelError
 from ..files.atomic import write_atomically
-from ..mentions.ranked import RankedMention
+from ..mentions.ranked import RankedMention, held_alike
 from ..tuning.nil import Outcomes
 
 if TYPE_CHECKING:
@@ -40,13 +40,18 @@ def draw_figures(
 ) -> dict[str, Figure | str]:
     """All figures by file name; in place of one with nothing to show, why."""
     held, nil, rank = Outcomes.of(ranked, kb_ids)
-    by_score = all(mention.confidence is None for mention in ranked if mention.gold)
+    annotated = [mention for mention in ranked if mention.gold]
+    by_score = all(mention.confidence is None for mention in annotated)
+    mixed = None if held_alike(annotated) else "some mentions have a confidence and others a score only"
     groups = {"Right candidate": rank == 1, "Wrong candidate": ~nil & (rank > 1), "NIL": nil}
     return {
-        "nil_precision_recall": nil_precision_recall(metrics) or "needs NIL mentions beside mentions in the KB",
+        "nil_precision_recall": nil_precision_recall(metrics)
+        or mixed
+        or "needs NIL mentions beside mentions in the KB",
         "recall_at_k": recall_at_k(rank[~nil]) or "no mention is in the KB",
         "reliability": reliability(metrics) or "the linker is not calibrated; run `spacy pel tune-nil`",
-        "top_scores": top_scores(
+        "top_scores": mixed
+        or top_scores(
             {name: held[group] for name, group in groups.items()},
             metrics["nil_threshold"],
             "score of the first candidate" if by_score else "probability that the KB has it",

@@ -66,7 +66,7 @@ def test_project_and_config_fit_the_files(tmp_path, kb, corpus):
     assert project["workflows"]["all"][-3:] == ["untrained", "names", "table"]  # has training helped?
     assert sum("tune-lexical" in line for line in scripts(folder)["untrained"]) == 1
     assert commands(folder)["convert"]["deps"] == [str(corpus)]
-    assert commands(folder)["index"]["outputs"] == ["linker/pel_linker/kb"]  # which no tune-* changes
+    assert commands(folder)["index"]["outputs"] == ["linker/tokenizer"]  # which no tune-* and no kb add changes
     config = load_config(folder / "configs" / "train.cfg", interpolate=False)
     nlp = load_model_from_config(config, auto_fill=True)
     assert nlp.pipe_names == ["pel_linker"]

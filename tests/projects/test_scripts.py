@@ -1156,6 +1156,8 @@ def test_a_reranker_is_not_trained_among_the_candidates_of_other_mentions(tmp_pa
     assert table.read_text().startswith("## 3 candidates of 12 mentions, 12 entities (data ")
     monkeypatch.setattr(rerank, "train", lambda *_: trained.append(1))
     rerank.check_candidates("scores")
+    with pytest.raises(typer.BadParameter, match=r"_crossed\.jsonl is not there: run rerank-crossed"):
+        rerank.run("joint-mean-crossed", Path("retriever"))
     write_docs(tmp_path / "corpus" / "scores_dev.spacy", make_docs(spacy.blank("en"), SENTENCES[:2]))
     for scorer in ("dual", "joint"):
         with pytest.raises(typer.BadParameter, match=r"_dev\.jsonl are of other mentions .*: run rerank-data"):

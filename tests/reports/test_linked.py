@@ -88,6 +88,21 @@ def test_a_file_that_is_named_twice_counts_once(tmp_path):
     assert result.exit_code == 0 and json.loads((tmp_path / "r.json").read_text())["n_texts"] == 3
 
 
+def test_what_no_link_command_writes_is_passed_over_in_a_folder(tmp_path):
+    path = write_lines(tmp_path / "linked" / "a.jsonl")
+    for name in ("b.spacy.gz", "b.parquet.gz", "b.txt"):
+        (tmp_path / "linked" / name).write_bytes(b"packed")
+    assert files_in(tmp_path / "linked") == [path]
+
+
+def test_figures_that_cannot_be_written_are_refused_before_anything_is_read(tmp_path):
+    pytest.importorskip("matplotlib")
+    broken = tmp_path / "a.jsonl"
+    broken.write_text("no JSON\n")
+    (tmp_path / "file").touch()
+    assert f"--plots {tmp_path / 'file'}: no such folder" in one_line(run(broken, "--plots", tmp_path / "file"))
+
+
 def test_docs_and_folders_are_read_too(tmp_path):
     doc = NLP("aspirin and foo")
     doc.ents = [Span(doc, 0, 1, "DRUG"), Span(doc, 2, 3, "DRUG")]

@@ -108,6 +108,12 @@ def test_what_cannot_be_measured_is_left_out():
     }
 
 
+def test_scores_and_confidences_are_not_drawn_over_one_axis():
+    why = "some mentions have a confidence and others a score only"
+    of_both = reasons([*RIGHT, *(one._replace(confidence=0.5) for one in NIL)], threshold=None)
+    assert of_both["nil_precision_recall"] == of_both["top_scores"] == why
+
+
 @pytest.mark.parametrize("score", [0.5, -3.0, 1e6])
 def test_one_score_is_enough(tmp_path, score):
     drawn = figures([RankedMention(("A",), [("A", score)]), RankedMention(("NIL",), [])], threshold=score)

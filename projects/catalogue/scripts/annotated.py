@@ -24,11 +24,11 @@ def main(
 ) -> None:
     """Write the sentences of SOURCE to OUT."""
     nlp = spacy.blank("en")
-    lines = source.read_text(encoding="utf-8").splitlines()
     try:
+        lines = source.read_text(encoding="utf-8").splitlines()
         docs = [annotated(nlp, line) for line in lines if line.strip() and not line.startswith("#")]
         write_docs(out, docs)
-    except (OSError, PelError) as error:
+    except (OSError, UnicodeDecodeError, PelError) as error:
         typer.secho(f"✘ {source}: {error}", fg="red", err=True)
         raise typer.Exit(1) from error
     typer.echo(f"{out}: {len(docs)} sentences, {sum(len(doc.ents) for doc in docs)} mentions")

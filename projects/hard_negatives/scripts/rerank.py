@@ -151,6 +151,8 @@ def run(
     development mentions as they are: metrics/NAME/rerank/SCORER-SEED.json. What is there, with these settings and of
     this data, is not run again."""
     check_candidates(name)
+    if CROSSED in scorer and not crossed_of(name).is_file():
+        raise typer.BadParameter(f"{crossed_of(name)} is not there: run rerank-crossed first")
     settings = own_settings(scorer, steps, rate, seed, name)
     run_name = f"{scorer}-{seed}"
     if is_there(metrics_of(name, run_name), settings):
