@@ -47,9 +47,7 @@ def info(path: KB_PATH) -> None:
     notes = {key: meta[key] for key in ("source", "release", "licence") if meta.get(key)}
     counts = {what: f"{count:,}" for what, count in meta["counts"].items()}
     changes = {"added since": f"{kb.n_added:,}", "removed since": f"{kb.n_removed:,}"}
-    index: dict[str, str] = {"vectors": "none: run `spacy pel index`"}
-    if kb.indexes:
-        index = {}
+    index = {} if kb.indexes else {"vectors": "none: run `spacy pel index`"}
     for number, (fingerprint, one) in enumerate(kb.indexes.items(), start=1):
         which = f" {number}" if len(kb.indexes) > 1 else ""
         index[f"index{which}"] = f"{one.index_type}, {one.metric}, {one.dim} dimensions"
@@ -60,8 +58,8 @@ def info(path: KB_PATH) -> None:
     msg.table(
         {"path": str(kb.path)} | notes | counts | changes | names | index | {"size": f"{kb.size_bytes / 1e6:,.1f} MB"}
     )
-    names = meta.get("type_names", {})
-    types = [(kind, names.get(kind, ""), f"{count:,}") for kind, count in kb.type_counts().items()]
+    called = meta.get("type_names", {})
+    types = [(kind, called.get(kind, ""), f"{count:,}") for kind, count in kb.type_counts().items()]
     sources = [(source or "-", "", f"{count:,}") for source, count in kb.source_counts().items()]
     codes = [(vocabulary, "", f"{count:,}") for vocabulary, count in kb.code_counts().items()]
     for header, rows in (("Type", types), ("Source", sources), ("Codes", codes)):

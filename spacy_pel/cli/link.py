@@ -102,7 +102,8 @@ def link(
     format_name = format.value if format else format_of(source, Format, Format.jsonl)
     if source == STANDARD and format_name == Format.spacy.value:
         raise PelError("A .spacy file is not read from standard input; name the file.")
-    _check_source(source)
+    if source != STANDARD and not source.exists():
+        raise PelError(f"{source} is no file; name one with a text a line.")
     _check_out(out, source, force)
     if codes is not None and out.suffix == ".spacy":
         raise PelError(f"{out}: holds Docs, which have no place for --codes; write JSONL (ents have them as kb_xrefs).")
@@ -159,11 +160,6 @@ def link(
     report.sum_up("standard output" if out == STANDARD else str(out), stopped=status != 0)
     if status:
         raise typer.Exit(status)
-
-
-def _check_source(source: Path) -> None:
-    if source != STANDARD and (source.is_dir() or not source.exists()):
-        raise PelError(f"{source} is no file; name one with a text a line.")
 
 
 def _check_out(out: Path, source: Path, force: bool) -> None:

@@ -129,9 +129,9 @@ def over_seeds(key: str, values: Iterable[float | None]) -> str:
     """The `cell` of a measure of several runs: the mean of those that have it, with the least and the greatest
     unless all are the same."""
     there = [value for value in values if value is not None]
-    shown = [cell(key, value) for value in there]
+    cells = [cell(key, value) for value in there]
     if len(set(there)) < 2:
-        return shown[0] if shown else cell(key, None)
+        return cells[0] if cells else cell(key, None)
     average, least, greatest = (cell(key, one) for one in (mean(there), min(there), max(there)))
     return f"{average} ({least}–{greatest})"
 

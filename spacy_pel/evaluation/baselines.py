@@ -14,11 +14,11 @@ from ..errors import PelError
 from ..kb.entity import Entity
 from ..kb.knowledge_base import KnowledgeBase
 from ..mentions.abbreviations import long_forms
-from ..mentions.gold import GoldMention, ambiguous_forms, gold_of
+from ..mentions.gold import GoldMention, gold_of
 from ..mentions.other_names import other_names
 from ..mentions.ranked import RankedMention
 from ..tuning.nil import tune_threshold
-from .metrics import MIN_DEPTH, link_metrics
+from .metrics import MIN_DEPTH, link_metrics, seen_and_ambiguous
 
 LARGE = 1000  # names of a KB from which on rare 3-grams are dropped
 RARE = 10  # names that must have a 3-gram there: scispaCy's value
@@ -148,7 +148,8 @@ def evaluate_baselines(
     """
     require_sklearn()
     mentions, tuning = string_mentions(docs, kb), string_mentions(tune, kb)
-    known = seen_and_ambiguous(mentions, string_mentions(train, kb))
+    learnt = gold_of(train, kb)
+    known = seen_and_ambiguous([mention.gold for mention in mentions], learnt) if learnt else {}
     exact, tfidf = ExactAlias(kb.entities()), Tfidf(kb.entities(), progress=progress)
     searches: tuple[tuple[str, NameSearch, bool], ...] = (
         ("exact-alias", exact, False),
@@ -240,16 +241,6 @@ def merged(rankings: Sequence[Candidates], k: int) -> Candidates:
     for id_, score in (pair for ranking in rankings for pair in ranking):
         best[id_] = max(score, best.get(id_, score))
     return sorted(best.items(), key=lambda pair: -pair[1])[:k]
-
-
-def seen_and_ambiguous(mentions: Sequence[StringMention], train: Sequence[StringMention]) -> dict[str, Any]:
-    """Return what `link_metrics` is told of a training corpus: its ids, and the forms with several meanings."""
-    if not train:
-        return {}
-    return {
-        "train_ids": {id_ for mention in train for id_ in mention.gold.ids},
-        "ambiguous_forms": ambiguous_forms(mention.gold for mention in (*train, *mentions)),
-    }
 
 
 def names(entity: Entity) -> Iterator[str]:

@@ -13,13 +13,13 @@ from thinc.api import Model
 from ..components import find_linker, read_upstream
 from ..errors import PelError
 from ..kb.entity import NIL
-from ..mentions.gold import ambiguous_forms, docs_given, gold_of, searched
+from ..mentions.gold import docs_given, gold_of, searched
 from ..mentions.ranked import RankedMention
 from ..tuning.calibration import calibration_metrics
 from ..tuning.nil import nil_curve
 from ..tuning.tuned import Tuned
 from .end_to_end import end_to_end
-from .metrics import MIN_DEPTH, link_metrics
+from .metrics import MIN_DEPTH, link_metrics, seen_and_ambiguous
 from .ranking import CanLink, rank_mentions
 from .reranked import with_ranker
 
@@ -88,11 +88,7 @@ def measure(
     gold_ids = {id_ for mention in mentions for id_ in mention.ids}
     if not gold_ids:
         raise PelError("the corpus has no annotated mention: there is nothing to measure")
-    known: dict[str, Any] = {}
-    if train is not None:
-        learnt = gold_of(train, kb)
-        known["train_ids"] = {id_ for mention in learnt for id_ in mention.ids}
-        known["ambiguous_forms"] = ambiguous_forms([*learnt, *mentions])
+    known = {} if train is None else seen_and_ambiguous(mentions, gold_of(train, kb))
     start = perf_counter()
     ranked = rank_mentions(linker, mentions, max(MIN_DEPTH, linker.settings.top_k), progress=progress)
     seconds = perf_counter() - start

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..mentions.gold import GoldMention
+from ..mentions.gold import ambiguous_forms as ambiguous_forms_of
 from ..mentions.ranked import RankedMention, held_alike
 from ..tuning.nil import Outcomes, average_precision
 
@@ -76,6 +78,15 @@ def link_metrics(
         for k in (1, 64):
             metrics[f"all_recall_at_{k}"] = _mean(np.where(under, nil, rank <= k))
     return metrics
+
+
+def seen_and_ambiguous(mentions: Sequence[GoldMention], learnt: Sequence[GoldMention]) -> dict[str, Any]:
+    """What `link_metrics` is told of the `learnt` mentions of a training corpus: their ids, and the forms that mean one
+    entity here and another there, among `mentions` or these."""
+    return {
+        "train_ids": {id_ for mention in learnt for id_ in mention.ids},
+        "ambiguous_forms": ambiguous_forms_of([*learnt, *mentions]),
+    }
 
 
 def _mean(values: np.ndarray) -> float | None:

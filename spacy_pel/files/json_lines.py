@@ -88,11 +88,11 @@ def texts(record: dict[str, Any], key: str) -> tuple[str, ...]:
     return tuple(_checked(value, key) for value in values)
 
 
-def _checked(text: str, key: str) -> str:
+def _checked(value: str, key: str) -> str:
     try:
-        text.encode()
+        value.encode()
     except UnicodeEncodeError as error:
         raise PelError(
             f'"{key}" has half of a surrogate pair (\\ud800 to \\udfff), which is no text; mend it'
         ) from error
-    return text
+    return value

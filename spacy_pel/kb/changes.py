@@ -71,10 +71,10 @@ def compact(
     removed: EntityRows,
 ) -> None:
     """Write all `indexes` of the KB at `path` again, without the rows `removed`, and number the entities anew."""
-    for fingerprint, index in indexes.items():
-        owners = index.owners()
+    for fingerprint, one in indexes.items():
+        owners = one.owners()
         owners = owners.with_rows(renumbered(owners.rows, removed))
-        meta["indexes"][fingerprint] = write_again(path, fingerprint, index.record, index.blocks(), owners)
+        meta["indexes"][fingerprint] = write_again(path, fingerprint, one.record, one.blocks(), owners)
         writing.forget_vectors(connection, meta, fingerprint)
     writing.renumber_rows(connection, meta)
     writing.bring_names_up_to_date(path, connection, meta)

@@ -89,15 +89,15 @@ class Entity:
 
 def _of_another_type(entity: Entity) -> PelError:
     """The error that names the first field of `entity` that is not what it should be."""
-    named = f'the entity "{entity.id}" ({entity.name}):'
+    which = f'the entity "{entity.id}" ({entity.name}):'
     for key in ("id", "name", "definition", "source"):
         if not is_text(value := getattr(entity, key)):
-            return PelError(f"{named} its {key} is {shown(value)}; make it a string")
+            return PelError(f"{which} its {key} is {shown(value)}; make it a string")
     for key in ("aliases", "types", "xrefs", "type_names"):
         value = getattr(entity, key)
         if not isinstance(value, Iterable) or not all(map(is_text, value)):
-            return PelError(f'{named} its {key} are {shown(value)}; make them a tuple of strings, such as ("MS",)')
-    return PelError(f"{named} its fields are no texts; make them strings")
+            return PelError(f'{which} its {key} are {shown(value)}; make them a tuple of strings, such as ("MS",)')
+    return PelError(f"{which} its fields are no texts; make them strings")
 
 
 def is_text(value: object) -> bool:

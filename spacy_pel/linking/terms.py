@@ -14,7 +14,6 @@ from ..mentions.links import Link, links_of
 from ..mentions.offsets import expanded_span
 from ..mentions.tokens import check_length, tokenised
 from .batches import piped
-from .texts import Line
 
 
 def link_terms(
@@ -36,11 +35,11 @@ def link_terms(
         PelError: A term is longer than `nlp.max_length`.
     """
     key = linker.spans_key
-    docs = ((_as_mention(nlp, term, key), Line({"text": term}, 0)) for term in terms)
+    docs = ((_as_mention(nlp, term, key), term) for term in terms)
     with nlp.select_pipes(enable=_needed(nlp, name)):
-        for doc, line in piped(nlp, docs, batch_size):
+        for doc, term in piped(nlp, docs, batch_size):
             (link,) = links_of(doc, key)
-            yield line.record["text"], link
+            yield term, link
 
 
 def _as_mention(nlp: Language, term: str, spans_key: str | None) -> Doc:

@@ -56,7 +56,7 @@ def links_of(doc: Doc, spans_key: str | None) -> list[Link]:
 
 def _values_of(spans: Sequence[Span], name: str, of_group: Any) -> Sequence[Any]:
     """The values of the extension `name` of `spans`, or those that their group has of them."""
-    if _is_list(of_group, len(spans)):
+    if isinstance(of_group, list | tuple) and len(of_group) == len(spans):
         return of_group
     return [span._.get(extension(name)) for span in spans]  # the group has none, or those of other spans
 
@@ -81,10 +81,6 @@ def _set(span: Span, link: Link) -> None:
 def _written(link: Link) -> tuple[RankedIds, float | None, str | None]:
     """What is written of a link: the values of `WRITTEN`."""
     return link.candidates, link.probability, link.read
-
-
-def _is_list(values: Any, length: int) -> bool:
-    return isinstance(values, list | tuple) and len(values) == length
 
 
 def _write_group(doc: Doc, links: Sequence[Link], spans_key: str, overwrite: bool) -> None:

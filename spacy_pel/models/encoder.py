@@ -188,7 +188,9 @@ def set_transformer(tower: Model, transformer: PreTrainedModel, pad: int, marker
         markers: The token ids of `[Ms]` and `[Me]`.
     """
     module = tower_module(tower)
-    module.transformer, module.pooling.markers = transformer, markers
+    module.transformer = transformer
+    if isinstance(module.pooling, Pooling):
+        module.pooling.markers = markers
     module.weights_changed()
     module.to(get_torch_default_device())
     tower.attrs["pad"] = pad

@@ -6,11 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from transformers import AutoModel, PreTrainedModel
-from transformers.modeling_utils import no_init_weights
+from transformers import PreTrainedModel
 
 from .int8 import int8_copy
-from .no_code import NO_CODE, without_kernel
+from .weights import empty_transformer
 
 if TYPE_CHECKING:
     from .openvino import CompiledTransformer
@@ -34,9 +33,6 @@ def for_predictions(
 
 def _with_fused_attention(transformer: PreTrainedModel) -> PreTrainedModel:
     """Copy it with the attention that transformers chooses: the fused one if the encoder has it."""
-    config = without_kernel(type(transformer.config).from_dict(transformer.config.to_dict()))
-    with no_init_weights():
-        copied = AutoModel.from_config(config, torch_dtype=torch.float32, **NO_CODE)
-    copied.pooler = None
+    copied = empty_transformer(type(transformer.config).from_dict(transformer.config.to_dict()))
     copied.load_state_dict(transformer.state_dict(), assign=True)
     return copied.eval()

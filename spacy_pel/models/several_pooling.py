@@ -19,12 +19,10 @@ class FirstTokens:
     Attributes:
         most: How many at most; None: all.
         unit_length: Divide each vector by its length.
-        markers: The token ids of `[Ms]` and `[Me]`, which play no part.
     """
 
     most: int | None
     unit_length: bool = False
-    markers: tuple[int, int] = (-1, -1)
 
     def counts(self, lengths: np.ndarray) -> np.ndarray:
         """How many vectors (n,) rows of these `lengths` (n,) have."""
@@ -52,14 +50,12 @@ class Codes(nn.Module):
     Attributes:
         number: How many codes c there are.
         codes: (c, hidden), learnt; None before `set_codes`.
-        markers: The token ids of `[Ms]` and `[Me]`, which play no part.
     """
 
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
         self.codes: nn.Parameter | None = None
-        self.markers = (-1, -1)
 
     def set_codes(self, codes: torch.Tensor) -> None:
         """Read with `codes` (c, hidden) from now on."""

@@ -88,12 +88,17 @@ def load_tokenizer(path: Path) -> Any:
 
 def load_transformer(path: Path) -> Any:
     """Read a transformer from the folder `path`: config.json and model.safetensors."""
-    config = without_kernel(AutoConfig.from_pretrained(path, local_files_only=True, **NO_CODE))
-    attention = attention_for(get_torch_default_device())
-    with no_init_weights():
-        transformer = AutoModel.from_config(config, torch_dtype=torch.float32, **NO_CODE, **attention)
-    transformer.pooler = None
+    config = AutoConfig.from_pretrained(path, local_files_only=True, **NO_CODE)
+    transformer = empty_transformer(config, **attention_for(get_torch_default_device()))
     transformer.load_state_dict(load_weights(path / "model.safetensors"))
+    return transformer
+
+
+def empty_transformer(config: Any, **attention: str) -> Any:
+    """Make a transformer of that configuration, without a pooler, whose weights are yet to be loaded."""
+    with no_init_weights():
+        transformer = AutoModel.from_config(without_kernel(config), torch_dtype=torch.float32, **NO_CODE, **attention)
+    transformer.pooler = None
     return transformer
 
 

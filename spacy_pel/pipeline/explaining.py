@@ -42,4 +42,4 @@ def _not_allowed(linker: Any, found: Found, allowed: Allowed) -> Found:
     kb = linker.require_kb()
     rows = kb.rows(found.ids)
     numbers = np.array([rows.get(id_, -1) for id_ in found.ids], dtype=np.int64)
-    return found.only(np.flatnonzero(~is_among(numbers, kb.rows_allowed(allowed))).tolist())
+    return found.only(~is_among(numbers, kb.rows_allowed(allowed)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -112,11 +113,10 @@ class Found(NamedTuple):
     read: Span
     evidence: np.ndarray | None = None
 
-    def only(self, places: Sequence[int]) -> Found:
-        """With the candidates at these `places` alone."""
-        chosen = np.asarray(places, dtype=np.int64)
-        parts = {name: own[chosen] for name, own in self.parts.items()}
-        return self._replace(ids=[self.ids[i] for i in places], scores=self.scores[chosen], parts=parts)
+    def only(self, wanted: np.ndarray) -> Found:
+        """With the candidates alone that are `wanted` (n,) bool."""
+        parts = {name: own[wanted] for name, own in self.parts.items()}
+        return self._replace(ids=list(compress(self.ids, wanted)), scores=self.scores[wanted], parts=parts)
 
     @property
     def ranked(self) -> RankedIds:

@@ -105,7 +105,7 @@ class TrainingSession(Session):
         self.latest_batch: TrainingBatch | None = None
         self.latest_draw: LatestDraw | None = None
         self._rng = np.random.default_rng(seed)
-        self._same_concepts = self._read_same_concepts()
+        self._same_concepts = both_ways(self.live.places_of(kb.same_concepts()))
         distillation = objective.distillation
         self._targets = {} if distillation is None else distillation.targets()
         self._targets_come = None if distillation is None else waiting_for_targets(distillation.path)
@@ -127,10 +127,6 @@ class TrainingSession(Session):
                 "[components.pel_linker]: freeze_entities does not go with shared_towers = true: one of the two."
             )
         tower_module(entity_tower).requires_grad_(not self.objective.freeze_entities)
-
-    def _read_same_concepts(self) -> dict[int, list[int]]:
-        """For the place of an entity those of entities that the KB marks as the same concept."""
-        return both_ways(self.live.places_of(self.kb.same_concepts()))
 
     def learn(
         self, examples: Sequence[Example], use_gold_ents: bool, spans_key: str | None, allowed_for: AllowedFor

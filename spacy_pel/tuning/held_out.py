@@ -32,13 +32,12 @@ def without_name(found: Found, parts: Mapping[str, Mapping[str, float]], depth: 
     reached = np.ones(len(found.ids), dtype=bool)
     for place in places.values():
         reached[place] = any((side > side[place]).sum() < depth for side in sides)
-    return found._replace(parts=values).only(np.flatnonzero(reached).tolist())
+    return found._replace(parts=values).only(reached)
 
 
 def without_entities(gold: GoldFound) -> GoldFound:
     """A mention as if the KB lacked all that it may mean: it is NIL."""
-    others = np.flatnonzero(~gold.right()).tolist()
-    return GoldFound(gold.mention._replace(ids=(NIL,)), gold.found.only(others))
+    return GoldFound(gold.mention._replace(ids=(NIL,)), gold.found.only(~gold.right()))
 
 
 def without_same_concepts(gold: GoldFound, same: Mapping[str, Sequence[str]]) -> GoldFound:
@@ -50,5 +49,5 @@ def without_same_concepts(gold: GoldFound, same: Mapping[str, Sequence[str]]) ->
         same: For ids those of the same concepts.
     """
     others = {other for id_ in gold.mention.ids for other in same.get(id_, ())}.difference(gold.mention.ids)
-    left = [place for place, id_ in enumerate(gold.found.ids) if id_ not in others]
+    left = np.array([id_ not in others for id_ in gold.found.ids], dtype=bool)
     return gold._replace(found=gold.found.only(left))

@@ -12,8 +12,10 @@ import srsly
 import typer
 
 from spacy_pel.corpora.docbin import read_docs
-from spacy_pel.evaluation.baselines import Candidates, NameSearch, Tfidf, measure, seen_and_ambiguous, string_mentions
+from spacy_pel.evaluation.baselines import Candidates, NameSearch, Tfidf, measure, string_mentions
+from spacy_pel.evaluation.metrics import seen_and_ambiguous
 from spacy_pel.kb.knowledge_base import Entity, KnowledgeBase
+from spacy_pel.mentions.gold import gold_of
 
 EF_SEARCH = 200  # scispaCy's default at query time
 NEIGHBOURS = 200  # names searched for, of which several may be of one entity; scispaCy's linker asks for 30
@@ -29,12 +31,13 @@ def main(
 ) -> None:
     """Write the measures of both, with the keys of `python -m spacy pel baselines`."""
     kb, vocab = KnowledgeBase(kb_path), spacy.blank("en").vocab
-    mentions, learnt = (string_mentions(read_docs(path, vocab), kb) for path in (corpus, train))
+    mentions = string_mentions(read_docs(corpus, vocab), kb)
+    known = seen_and_ambiguous([mention.gold for mention in mentions], gold_of(read_docs(train, vocab), kb))
     entities = draw(list(kb.entities()), {id_ for mention in mentions for id_ in mention.gold.ids}, subset, seed)
     ids = {entity.id for entity in entities}
     searches: dict[str, Callable[[Sequence[Entity]], NameSearch]] = {"scispacy": ScispacyGenerator, "tfidf": Tfidf}
     for name, build in searches.items():
-        values = measure(build(entities), mentions, ids, **seen_and_ambiguous(mentions, learnt))
+        values = measure(build(entities), mentions, ids, **known)
         output.mkdir(parents=True, exist_ok=True)
         srsly.write_json(output / f"baseline-{name}-{len(entities)}.json", values)
         typer.echo(

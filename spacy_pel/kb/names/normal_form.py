@@ -18,7 +18,7 @@ def normalized(text: str) -> str:
     text that is nothing but those, its case only."""
     folded = fold(text)
     if PERHAPS_MARKS.search(folded):
-        words = "".join(map(_or_space, folded, in_words(folded))).split()
+        words = "".join(one if kept else " " for one, kept in zip(folded, in_words(folded), strict=True)).split()
     else:
         words = re.findall(r"\w+", folded)
     return " ".join(words) or folded.strip()
@@ -42,10 +42,6 @@ def in_words(folded: str) -> Iterator[bool]:
 
 def _is_mark(character: str) -> bool:
     return unicodedata.category(character) in MARKS and not VARIANTS.match(character)
-
-
-def _or_space(character: str, is_kept: bool) -> str:
-    return character if is_kept else " "
 
 
 def distinct_forms(name: str, aliases: Iterable[str]) -> list[str]:

@@ -330,8 +330,8 @@ class RecordStore:
     def _damage(self, connection: sqlite3.Connection) -> list[str]:
         found = [text for (text,) in fetched(connection, "PRAGMA integrity_check") if text != "ok"]
         problems = [f"{self.path}: SQLite finds that its file is damaged: {found[0]}"] if found else []
-        changed = digest.changed_tables(connection, opening.read_meta(self.path, connection))
-        return [*problems, *(f'{self.path}: the table "{one}" is not as spacy-pel has written it' for one in changed)]
+        tables = digest.changed_tables(connection, opening.read_meta(self.path, connection))
+        return [*problems, *(f'{self.path}: the table "{one}" is not as spacy-pel has written it' for one in tables)]
 
     def _scan(self, columns: str) -> Iterator[tuple]:
         """All records, no entity twice: what changes meanwhile gets a row behind those that are read.
