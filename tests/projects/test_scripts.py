@@ -1175,15 +1175,21 @@ def test_which_vector_of_an_entity_is_the_best(tmp_path, monkeypatch):
     # Entities of two, one and three vectors
     products = np.array([[3.0, 1.0, 9.0, 2.0, 5.0, 0.0], [4.0, 4.0, 1.0, 8.0, 1.0, 7.5]])
     assert best.measures(products, np.array([2, 1, 3])) == {"pairs": 6, "first_is_best": 5 / 6, "least_lead": -3.0}
-    for score in ("MultiVectorScore", "DualScore"):
-        settings = {"score": {"@architectures": f"spacy_pel.{score}.v1"}, "shared_towers": False}
+    model = {"similarity": "dot", "pooling": "cls", "shared_towers": False}
+    for score in ("MultiVectorScore", "DualScore", "SumOfMax"):
+        settings = {
+            "model": model | {"score": {"@architectures": f"spacy_pel.{score}.v1"}},
+            "loss": {"@misc": "spacy_pel.CrossEntropyLoss.v1"},
+        }
         kb = KnowledgeBase("assets/scores_kb")
-        nlp, *_ = make_pipeline(tmp_path / "assets" / "encoder", kb, model=settings | {"pooling": "cls"}, lexical=None)
+        nlp, *_ = make_pipeline(tmp_path / "assets" / "encoder", kb, lexical=None, **settings)
         nlp.to_disk(tmp_path / score)
     best.main(Path("MultiVectorScore"), Path("found.json"))
     assert srsly.read_json("found.json")["pairs"] > 0
     with pytest.raises(typer.BadParameter, match="has one vector an entity"):
         best.main(Path("DualScore"), Path("found.json"))
+    with pytest.raises(typer.BadParameter, match="has several vectors a mention"):
+        best.main(Path("SumOfMax"), Path("found.json"))
 
 
 def test_runs_of_other_steps_are_other_rows_of_the_ablation(tmp_path):

@@ -30,8 +30,10 @@ def main(
     entities = pipe.kb.get_many({id_ for mention in mentions for id_ in mention.ids}).values()
     queries, _ = encode_spans(pipe.model, [mention.span for mention in mentions])
     vectors = encode_entities(pipe.model, entities)
-    if not isinstance(vectors, Several):
+    if not isinstance(vectors, Several) or vectors.counts.max() < 2:
         raise typer.BadParameter(f"{linker} has one vector an entity; name a linker by a multi-vector score")
+    if isinstance(queries, Several):
+        raise typer.BadParameter(f"{linker} has several vectors a mention; name a linker by a multi-vector score")
     found = measures(np.asarray(queries) @ vectors.vectors.T, vectors.counts)
     output.parent.mkdir(parents=True, exist_ok=True)
     srsly.write_json(output, found)
