@@ -46,6 +46,15 @@ def warn_of_missing(name: str, kb: Any, fingerprints: Iterable[str]) -> None:
         )
 
 
+def warn_of_removed_kb(name: str, kb: Path) -> None:
+    """Warn that the component `name` is saved without its `kb`, which is not there any more."""
+    warnings.warn(
+        f"{name} is saved without its KB: {kb} was removed after it had been opened (`spacy train` empties the folder "
+        f"that it writes to). Build it again, and call linker.set_kb(KnowledgeBase(FOLDER)) and linker.index().",
+        stacklevel=5,
+    )
+
+
 def warn_of_no_links(ranker: str, linker: str) -> None:
     """Warn that mentions reach the component `ranker` that the component `linker` has not linked."""
     warnings.warn(

@@ -158,7 +158,8 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             self.session = None
 
     def listen_to(self, linker: "PelLinker") -> None:
-        """Rank what `linker` finds. spaCy arranges that for each linker before the ranker; the last one counts."""
+        """Rank what `linker` finds. spaCy arranges that for each linker before the ranker; the last one counts, be
+        it in another pipeline that shares the ranker (`nlp.add_pipe(..., source=...)`)."""
         self.linker = linker
 
     def require_linker(self) -> "PelLinker":
@@ -167,12 +168,17 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         Raises:
             PelError: There is none, it has no KB, or it finds less than `top_n` candidates.
         """
+        linker = self._linker_before()
+        linker.require_kb()
+        return linker
+
+    def _linker_before(self) -> "PelLinker":
+        """The linker, with or without a KB."""
         if self.linker is None:
             raise PelError(
                 f"{self.name} ranks what a pel_linker before it finds, and none stands there: add one with "
                 f'nlp.add_pipe("pel_linker", before="{self.name}"), or put it first in [nlp] pipeline.'
             )
-        self.linker.require_kb()
         if self.settings.top_n > self.linker.settings.top_k:
             raise PelError(
                 f"{SECTION}: top_n = {self.settings.top_n} is more than the top_k = {self.linker.settings.top_k} "
@@ -190,10 +196,13 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
             For every Doc its links.
 
         Raises:
-            PelError: Without a linker and its KB, or without weights.
+            PelError: Without a linker, or there are mentions and it has no KB, or the ranker no weights.
         """
         docs = list(docs)
-        linker = self.require_linker()
+        linker = self._linker_before()
+        if not any(linker.mentions(doc) for doc in docs):
+            return [[] for _ in docs]
+        linker.require_kb()
         key, shown = linker.settings.spans_key, linker.settings.max_candidates
         spans = [mentions_of(doc, key) for doc in docs]
         links = [link for doc in docs for link in links_of(doc, key)]
@@ -223,7 +232,7 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
 
     def set_annotations(self, docs: Iterable[Doc], scores: list[list[Link]]) -> None:
         """Write what `predict` found to the Docs."""
-        key = self.require_linker().settings.spans_key
+        key = self._linker_before().settings.spans_key
         for doc, links in zip(docs, scores, strict=True):
             write_links(doc, links, key, overwrite=True)
 

@@ -44,7 +44,7 @@ from .kb_of_pipeline import (
     lies_in,
     write_reference,
 )
-from .notices import warn_of_other_architecture
+from .notices import warn_of_other_architecture, warn_of_removed_kb
 from .settings import LinkSettings
 
 KB_IN_BYTES = 200_000_000
@@ -73,12 +73,15 @@ class CanBeSaved(Protocol):
 
 def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with_kb: bool) -> None:
     """Write a linker to the folder `path`, in place of all that is saved there; of its KB only where it is, without
-    `with_kb`. What is excluded stays as it is.
+    `with_kb`. What is excluded stays as it is. Where the KB lay in the folder and has been removed, a warning says so.
 
     Raises:
         PelError: The linker has no weights, or its KB in the folder has only indexes of other linkers.
     """
     excluded, kb = set(exclude), linker.kb
+    if kb is not None and lies_in(kb, path) and not kb.path.exists():
+        warn_of_removed_kb(linker.name, kb.path)
+        kb = None
     writers: dict[str, Callable[[Path], object]] = {}
     kept: dict[str, str] = {}
     stays = kb is not None and FOLDER not in excluded and lies_in(kb, path)

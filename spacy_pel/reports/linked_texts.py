@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +85,12 @@ def _of_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
 def _of_rows(path: Path) -> Iterator[list[dict[str, Any]]]:
     if "ents" not in parquet_schema(path, REMEDY).names:
         raise PelError(f'{path}: has no column "ents"; name what `spacy pel link` wrote')
-    for batch in parquet_batches(path, REMEDY, rows=ROWS, columns=["ents"]):
-        yield from map(_ents, batch.to_pylist())
+    batches = parquet_batches(path, REMEDY, rows=ROWS, columns=["ents"])
+    for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1):
+        try:
+            yield _ents(row)
+        except PelError as error:
+            raise PelError(f"{path}, row {number:,}: {error}") from error
 
 
 def _ents(record: dict[str, Any]) -> list[dict[str, Any]]:

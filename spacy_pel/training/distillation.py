@@ -121,8 +121,10 @@ class Target(NamedTuple):
 def mention_key(span: Span) -> str:
     """What tells a mention from others: its text and the characters around it. The same in a document and in a window
     of it that shows as many."""
-    text, start, end = span.doc.text, span.start_char, span.end_char
-    parts = text[max(start - AROUND, 0) : start], span.text, text[end : end + AROUND]
+    doc, text = span.doc, span.text
+    before = doc[max(span.start - AROUND, 0) : span.start].text_with_ws[-AROUND:]  # a token has a character or more
+    after = doc[span.start : span.end + AROUND].text_with_ws[len(text) :][:AROUND]
+    parts = before, text, after
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
 
 

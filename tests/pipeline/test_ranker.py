@@ -356,6 +356,15 @@ def test_explained(nlp, linker, ranker, monkeypatch):
 # --- its place in a pipeline ---
 
 
+def test_docs_without_entities_need_no_kb():
+    nlp = spacy.blank("en")
+    nlp.add_pipe("pel_linker")
+    nlp.add_pipe("pel_ranker")
+    assert nlp("No entity here.").ents == () and nlp("").ents == ()
+    with pytest.raises(PelError, match="pel_linker has no KB"):
+        nlp(make_docs(nlp)[0])
+
+
 def test_it_says_what_it_needs(saved):
     nlp = spacy.blank("en")
     ranker = nlp.add_pipe("pel_ranker", config={"model": MODEL})

@@ -228,6 +228,14 @@ def write_legacy(folder: Path) -> None:
     srsly.write_json(folder / "cfg", stored)
 
 
+def test_a_kb_that_was_removed_in_its_place_is_not_saved_as_if_it_were_there(saved):
+    nlp = spacy.load(saved)
+    shutil.rmtree(saved)  # as `spacy train` does with the checkpoints in its --output
+    with pytest.warns(UserWarning, match=r"pel_linker is saved without its KB: .*kb was removed"):
+        nlp.to_disk(saved)
+    assert spacy.load(saved).get_pipe("pel_linker").kb is None
+
+
 def test_a_linker_without_a_kb_is_not_read_with_that_of_the_one_before(pipelines, saved, tmp_path):
     new = make(tmp_path / "new", 0.5)
     new.get_pipe("pel_linker").lose_kb()

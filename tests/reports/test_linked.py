@@ -17,7 +17,7 @@ from spacy_pel.corpora.docbin import write_docs
 from spacy_pel.errors import PelError
 from spacy_pel.mentions.links import Link, write_links
 from spacy_pel.reports.linked import count_linked, drift, known_bins, summary
-from spacy_pel.reports.linked_texts import files_in
+from spacy_pel.reports.linked_texts import files_in, linked_texts
 
 NLP = spacy.blank("en")
 
@@ -197,3 +197,12 @@ def test_parquet_is_counted_as_lines_are(tmp_path):
     for name, message in (("none", 'no column "ents"'), ("half", "no Parquet that can be read")):
         result = run(tmp_path / f"{name}.parquet")
         assert result.exit_code == 1 and f"{name}.parquet" in result.output and message in result.output
+
+
+def test_a_row_of_parquet_that_is_not_right_is_named(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    ents = [[{"kb_id": "D1", "kb_prob": probability}] for probability in (0.5, 1.5)]
+    parquet.write_table(pyarrow.table({"ents": ents}), tmp_path / "p.parquet")
+    with pytest.raises(PelError, match=r'p\.parquet, row 2: "ents"\[0\]: "kb_prob" is 1\.5'):
+        list(linked_texts(tmp_path / "p.parquet", NLP.vocab, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import warnings
 from dataclasses import replace
@@ -17,7 +18,7 @@ from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, write_encod
 from spacy_pel.corpora.mention_corpus import MentionCorpus
 from spacy_pel.errors import PelError
 from spacy_pel.mentions.gold import GOLD_GROUP, gold_mentions
-from spacy_pel.training.distillation import Distillation, Taught, mention_key, with_targets, with_taught
+from spacy_pel.training.distillation import AROUND, Distillation, Taught, mention_key, with_targets, with_taught
 from spacy_pel.training.layouts import LAYOUTS
 from spacy_pel.training.losses import CrossEntropyLoss, NCELoss
 from spacy_pel.training.negatives import NONE, DrawnNegatives, RandomNegatives
@@ -58,6 +59,26 @@ def test_a_mention_is_known_in_a_window_of_its_text(tmp_path):
     corpus = MentionCorpus(tmp_path / "mentions.spacy")
     in_windows = {mention_key(mention.span) for eg in corpus(nlp) for mention in gold_mentions(eg.reference)}
     assert in_windows == in_texts and len(in_texts) == sum(len(gold_mentions(doc)) for doc in docs)
+
+
+def test_a_mention_is_known_by_the_characters_around_it():
+    nlp = spacy.blank("en")
+    keys = []
+    for before, after in (
+        ("", ""),
+        ("x", ""),
+        ("", "x"),
+        ("  ", " \n"),
+        ("a b " * 20, " c d" * 20),
+        ("-" * 90, "+" * 90),
+    ):
+        text = f"{before} MS {after}"
+        at = text.index("MS")
+        span = nlp(text).char_span(at, at + 2)
+        around = text[max(at - AROUND, 0) : at], "MS", text[at + 2 : at + 2 + AROUND]
+        assert mention_key(span) == hashlib.blake2b("\0".join(around).encode(), digest_size=12).hexdigest()
+        keys.append(mention_key(span))
+    assert len(set(keys)) == len(keys)
 
 
 def test_the_best_wrong_candidates_become_negatives():
