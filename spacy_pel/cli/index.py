@@ -13,6 +13,7 @@ import typer
 from ..errors import PelError
 from .app import command
 from .engines import EngineName, engine_named
+from .out_file import check_apart
 from .pipeline import CODE, GPU_ID, check_new_pipeline, load_linker, warnings_shown, with_kb_of_its_own
 from .printing import echo, msg
 
@@ -61,6 +62,7 @@ def index(
     from ..kb.knowledge_base import KnowledgeBase
 
     check_new_pipeline(out, force)
+    check_apart([("KB", kb), ("OUT", out)])
     is_shared = workers > 1 or engine is EngineName.ray
     if is_shared and gpu_id >= 0:
         raise PelError("--processes and --engine ray encode on CPUs: leave out --gpu-id.")

@@ -16,7 +16,7 @@ from .app import command, pel_app
 from .pipeline import CODE, GPU_ID, check_new_pipeline, folder_of, load_linker, warn_of_package, with_kb_of_its_own
 from .printing import echo, msg
 from .standard_input import STANDARD
-from .vocabulary import built_kb, is_pipeline, print_skipped
+from .vocabulary import ReadAs, built_kb, is_pipeline, print_skipped, takes_vocabulary
 
 if TYPE_CHECKING:
     from ..kb.entity import Entity
@@ -31,7 +31,6 @@ KB_PATH = Annotated[
     str, typer.Argument(help="A KB folder, or a pipeline with its KB: a folder or an installed package", metavar="PATH")
 ]
 PIPELINE = Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place")]
-FORMAT = Annotated[str | None, typer.Option("--format", help="jsonl, csv or scispacy [default: by the suffix]")]
 MOST_TYPES = 20
 MANY_ADDED = 10_000  # entities that a search compares beside its index in under a millisecond
 
@@ -92,7 +91,8 @@ def search(
     if found:
         rows += [_row(kb[candidate.id], f"{candidate.score:.3f}") for candidate in found.candidates]
     if not rows:
-        raise PelError(f'{path}: no entity has the name "{text}"; name a pipeline to search with.')
+        why = "name a pipeline to search with." if found is None else found.reason
+        raise PelError(f'{path}: no entity has the name "{text}"; {why}')
     msg.table(rows, header=("Id", "Name", "Types", "Score"), divider=True, max_col=60)
     if found:
         msg.text(str(replace(found, candidates=[])))
@@ -132,35 +132,40 @@ def compact(path: KB_PATH) -> None:
 
 
 @command("add", kb_app)
+@takes_vocabulary
 def add(
     pipeline: PIPELINE,
     file: Annotated[Path, typer.Argument(help="Records of new entities")],
-    format: FORMAT = None,
     code: CODE = None,
     gpu_id: GPU_ID = -1,
+    *,
+    read_as: ReadAs,
 ) -> None:
-    """Encode the new entities in FILE and add them to the KB of PIPELINE, all or none.
+    """Encode the new entities in FILE and add them to the KB of PIPELINE, all or none: it is always --strict.
 
     Example: python -m spacy pel kb add linker new.jsonl
     """
     linker, kb = _linker(pipeline, gpu_id, code)
-    _report(kb, f"added {_put(linker.add_entities, format, file)}")
+    _report(kb, f"added {_put(linker.add_entities, read_as, file)}")
 
 
 @command("update", kb_app)
+@takes_vocabulary
 def update(
     pipeline: PIPELINE,
     file: Annotated[Path, typer.Argument(help="Records that replace those with the same ids")],
-    format: FORMAT = None,
     code: CODE = None,
     gpu_id: GPU_ID = -1,
+    *,
+    read_as: ReadAs,
 ) -> None:
-    """Encode the entities in FILE and put them in the place of those with the same ids, all or none.
+    """Encode the entities in FILE and put them in the place of those with the same ids, all or none: it is always
+    --strict.
 
     Example: python -m spacy pel kb update linker changed.jsonl
     """
     linker, kb = _linker(pipeline, gpu_id, code)
-    _report(kb, f"updated {_put(linker.update_entities, format, file)}")
+    _report(kb, f"updated {_put(linker.update_entities, read_as, file)}")
 
 
 @command("remove", kb_app)
@@ -335,14 +340,20 @@ def _explain(pipeline: str, text: str, context: str, top_k: int, code: Path | No
     return linker.explain(span, top_k)
 
 
-def _put(put: Callable[[list[Entity]], None], format: str | None, file: Path) -> str:
+def _put(put: Callable[[list[Entity]], None], read_as: ReadAs, file: Path) -> str:
     """Give `put` the records of `file`; how many they were."""
-    from ..kb.readers import read
+    from ..kb.readers.records import LONGEST_NAME, NO_NAME
 
-    records = read(format, file, strict=True)
+    records = read_as.records(file, strict=True)
     entities = list(records)
+    if nameless := records.skipped[NO_NAME]:
+        raise PelError(
+            f"{file}: {_many(nameless)} without a name of up to {LONGEST_NAME:,} characters; give one to each."
+        )
     put(entities)
     print_skipped(records.skipped)
+    if retired := sum(1 for _ in records.retired):
+        msg.text(f"{retired:,} retired ids of {file} are not kept: only `build-kb` reads them.")
     return _many(len(entities))
 
 

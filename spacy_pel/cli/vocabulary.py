@@ -51,8 +51,12 @@ class ReadAs:
     columns: Annotated[Several, typer.Option(help="csv: columns with other names (id=CUI,name=STR)")] = None
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is not right")] = False
 
-    def records(self, source: Path) -> "Records":
+    def records(self, source: Path, *, strict: bool = False) -> "Records":
         """The records of the file or folder `source`, or of the KB that is built there.
+
+        Args:
+            source: What to read.
+            strict: The first record that is not right is an error, be `--strict` given or not.
 
         Raises:
             PelError: It cannot be read so.
@@ -67,7 +71,7 @@ class ReadAs:
         options = asdict(self)
         format = options.pop("format")
         values = {key: split_values(value) if isinstance(value, list) else value for key, value in options.items()}
-        return read(format, source, **values)
+        return read(format, source, **values | {"strict": self.strict or strict})
 
     def as_options(self) -> str:
         """Those that were given, as a shell takes them, each behind a space."""

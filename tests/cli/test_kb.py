@@ -92,6 +92,26 @@ def test_entities_that_other_linkers_cannot_find_are_told(linker, tmp_path):
     assert code == 0 and "other linkers read this KB too, and 2 of its entities have no vectors of theirs" in output
 
 
+def test_added_as_the_kb_was_read(linker, tmp_path):
+    (tmp_path / "new.csv").write_text("CUI,STR\nX1,new\n")
+    code, output = kb_command("add", linker, tmp_path / "new.csv", "--columns", "id=CUI,name=STR")
+    assert code == 0 and "added 1 entity" in output
+    terms = "[Term]\nid: L:1\nname: q\nalt_id: L:7\n\n[Term]\nid: L:2\nname: r\nis_obsolete: true\nreplaced_by: L:1\n"
+    (tmp_path / "new.obo").write_text(terms)
+    code, output = kb_command("add", linker, tmp_path / "new.obo")
+    assert code == 0 and "added 1 entity" in output and "2 retired ids of" in output
+    KnowledgeBase.create(tmp_path / "kb", [Entity("X2", "one of another KB")])
+    code, output = kb_command("add", linker, tmp_path / "kb")
+    assert code == 0 and KnowledgeBase(linker / "pel_linker" / "kb")["X2"].name == "one of another KB"
+
+
+def test_a_pipeline_is_not_written_into_the_kb(linker):
+    kb = linker / "pel_linker" / "kb"
+    result = CliRunner().invoke(pel_app, ["index", str(linker), str(kb), str(kb / "in"), "--force"])
+    assert result.exit_code == 1 and f"{kb / 'in'} (OUT) is in {kb} (KB)" in " ".join(result.output.split())
+    assert not (kb / "in").exists()
+
+
 def test_update(linker, tmp_path):
     changed = write_lines(tmp_path / "changed.jsonl", [{"id": ASPIRIN, "name": "Bayer\u2019s aspirin"}])
     assert kb_command("update", linker, changed)[0] == 0
@@ -147,7 +167,10 @@ def test_an_installed_package_is_looked_into_as_a_folder_is(package, linker, tmp
         (("add", "LINKER", "missing.jsonl"), "missing.jsonl"),
         (("search", "LINKER", "aspirin", "--context", "nothing of it"), 'does not hold "aspirin"'),
         (("search", "LINKER", "a", "--context", "a" * 1_000_001), "1,000,001 characters"),
-        (("search", "KB", "no such name"), 'no entity has the name "no such name"'),
+        (("add", "LINKER", "LONG"), "long.jsonl: 1 entity without a name of up to 3,000 characters"),
+        (("search", "KB", "no such name"), 'no entity has the name "no such name"; name a pipeline'),
+        (("search", "LINKER", "\u200b"), "it has no candidate"),
+        (("info", "PART"), "pel_linker is a part of the pipeline"),
         (("search", "LINKER", " "), "TEXT is empty; give a name"),
         (("info", "NOWHERE"), "nowhere: there is nothing of that name; name a KB folder"),
         (("verify", "EMPTY"), "the file is missing"),
@@ -171,6 +194,8 @@ def test_refusals(linker, tmp_path, arguments, message):
         "NOWHERE": tmp_path / "nowhere",
         "EMPTY": tmp_path / "empty",
         "BROKEN": broken.parent,
+        "PART": linker / "pel_linker",
+        "LONG": write_lines(tmp_path / "long.jsonl", [{"id": "L1", "name": "x" * 3001}, {"id": "L2", "name": "ok"}]),
         "RECORD": write_lines(tmp_path / "record.jsonl", [{"id": ASPIRIN, "name": "again"}]),
     }
     before = (kb / "entities.sqlite").read_bytes()

@@ -103,7 +103,11 @@ def _renamed(columns: Sequence[str]) -> dict[str, str]:
             raise PelError(
                 f'--columns: "{field}={column}" is not FIELD=COLUMN; FIELD is {", ".join(REQUIRED + LISTS + TEXTS)}.'
             )
-    return {column.strip().casefold(): field.strip() for field, _, column in pairs}
+    fields: dict[str, str] = {}
+    for field, _, column in pairs:
+        if (other := fields.setdefault(column.strip().casefold(), field.strip())) != field.strip():
+            raise PelError(f'--columns: "{column.strip()}" stands for {other} and for {field.strip()}; name it once.')
+    return fields
 
 
 def _header(path: Path, row: list[str], renamed: dict[str, str]) -> list[str]:

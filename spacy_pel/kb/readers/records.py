@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ..entity import Entity
 
+NO_NAME = "entities with no shorter name"  # what `skipped` calls those that are left out
 LONGEST_NAME = 3000  # characters; UMLS's own limit. The encoder sees the first hundred tokens at most.
 
 
@@ -40,7 +41,7 @@ class Records:
             if short:
                 yield replace(entity, name=short[0], aliases=short[1:])
             else:
-                self.skipped["entities with no shorter name"] += 1
+                self.skipped[NO_NAME] += 1
 
 
 def with_last(successors: Mapping[str, str]) -> Iterator[tuple[str, str]]:

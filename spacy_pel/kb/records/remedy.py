@@ -72,6 +72,8 @@ def remedy(path: Path) -> str:
         return f"{folder.name} is a file: build a KB from it with `python -m spacy pel build-kb {folder} kb`."
     if (folder / "config.cfg").is_file():
         return f"{folder.name} is a pipeline: name a KB folder that `python -m spacy pel build-kb` wrote."
+    if (folder.parent / "config.cfg").is_file():
+        return f"{folder.name} is a part of the pipeline {folder.parent}: name that, or a KB folder."
     if (pipeline / "config.cfg").is_file():
         return f"index again with its KB folder: `python -m spacy pel index {pipeline} KB {pipeline} --force`."
     force = " --force" if folder.exists() else ""

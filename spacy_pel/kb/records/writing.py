@@ -76,7 +76,7 @@ def add(connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence
         Their rows (n,).
 
     Raises:
-        PelError: An id is there already or comes twice.
+        PelError: An id is there already or comes twice, or a type is called otherwise than before.
     """
     ids = [entity.id for entity in entities]
     twice = [id for id, count in Counter(ids).items() if count > 1]
@@ -84,7 +84,7 @@ def add(connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence
         raise PelError(f'The id "{twice[0]}" comes twice among the entities to add; give each its own.')
     if there := rows_of(connection, ids):
         raise PelError(f"{_some(list(there))} in the KB already; change it with `spacy pel kb update` (kb.update).")
-    counts = Counts()
+    counts = Counts(meta.get("type_names"))
     first = meta["rows"]
     _insert(connection, enumerate(counts.count(entities), start=first))
     connection.execute(f"INSERT INTO vocabularies {schema.CODES} AND row >= ?", (first,))
@@ -92,7 +92,7 @@ def add(connection: sqlite3.Connection, meta: dict[str, Any], entities: Sequence
     _delete(connection, meta, "retired", "id = ?", [(id,) for id in ids])
     meta["rows"] += len(entities)
     if counts.type_names:
-        meta["type_names"] = meta.get("type_names", {}) | counts.type_names
+        meta["type_names"] = counts.type_names
     _recount(connection, meta, counts, +1)
     return EntityRows(np.arange(first, meta["rows"]))
 

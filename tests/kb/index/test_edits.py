@@ -242,6 +242,15 @@ def test_type_names_of_added_entities(tmp_path):
     kb.add([Entity("B", "b", types=("T2",), type_names=("Gene",))])
     assert kb.with_type_names(Entity("C", "c", types=("T2", "T1", "T9"))).type_names == ("Gene", "Drug", "T9")
     assert KnowledgeBase(kb.path)["B"].type_names == ("Gene",)
+    before = list(kb.entities())
+    with pytest.raises(PelError, match='"C" calls the type "T1" "Chemical", which is "Drug" already'):
+        kb.add([Entity("C", "c", types=("T1",), type_names=("Chemical",))])
+    with pytest.raises(PelError, match='"B" calls the type "T1" "Gene", which is "Drug" already'):
+        KnowledgeBase.create(tmp_path / "two", [before[0], Entity("B", "b", types=("T1",), type_names=("Gene",))])
+    assert list(KnowledgeBase(kb.path).entities()) == before and not (tmp_path / "two").exists()
+    kb.add([Entity("C", "c", types=("T1", "T9"), type_names=(" ", "T9"))])  # which say nothing
+    kb.add([Entity("D", "d", types=("T9",), type_names=("Organ",))])
+    assert kb["C"].type_names == ("Drug", "Organ") and list(kb.entities())[:2] == before
 
 
 def test_of_a_compound_source_each_part_counts(tmp_path):

@@ -70,6 +70,8 @@ def test_columns_of_other_names(tmp_path):
         list(read_csv(path, columns=["id=CUI", "name=Label"]))
     with pytest.raises(PelError, match='--columns: "title=Label" is not FIELD=COLUMN; FIELD is id, name, aliases'):
         list(read_csv(path, columns=["title=Label"]))
+    with pytest.raises(PelError, match='--columns: "LABEL" stands for name and for aliases; name it once'):
+        list(read_csv(path, columns=["name=Label", "aliases=LABEL"]))
 
 
 @pytest.mark.parametrize(
