@@ -141,7 +141,8 @@ def add(
     *,
     read_as: ReadAs,
 ) -> None:
-    """Encode the new entities in FILE and add them to the KB of PIPELINE, all or none: it is always --strict.
+    """Encode the new entities in FILE and add them to the KB of PIPELINE, all or none. FILE is always read as with
+    --strict.
 
     Example: python -m spacy pel kb add linker new.jsonl
     """
@@ -159,8 +160,8 @@ def update(
     *,
     read_as: ReadAs,
 ) -> None:
-    """Encode the entities in FILE and put them in the place of those with the same ids, all or none: it is always
-    --strict.
+    """Encode the entities in FILE and put them in the place of those with the same ids, all or none. FILE is always
+    read as with --strict.
 
     Example: python -m spacy pel kb update linker changed.jsonl
     """

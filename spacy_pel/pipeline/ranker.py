@@ -200,11 +200,11 @@ class PelRanker(WithSettings, Learning, TrainablePipe):
         """
         docs = list(docs)
         linker = self._linker_before()
-        if not any(linker.mentions(doc) for doc in docs):
-            return [[] for _ in docs]
-        linker.require_kb()
         key, shown = linker.settings.spans_key, linker.settings.max_candidates
         spans = [mentions_of(doc, key) for doc in docs]
+        if not any(spans):
+            return [[] for _ in docs]
+        linker.require_kb()
         links = [link for doc in docs for link in links_of(doc, key)]
         if not linker.outdated and not all(link.kb_id for link in links):
             warn_of_no_links(self.name, linker.name)

@@ -79,12 +79,12 @@ def write_linker(linker: CanBeSaved, path: Path, exclude: Iterable[str], *, with
         PelError: The linker has no weights, or its KB in the folder has only indexes of other linkers.
     """
     excluded, kb = set(exclude), linker.kb
-    if kb is not None and lies_in(kb, path) and not kb.path.exists():
-        warn_of_removed_kb(linker.name, kb.path)
-        kb = None
     writers: dict[str, Callable[[Path], object]] = {}
     kept: dict[str, str] = {}
     stays = kb is not None and FOLDER not in excluded and lies_in(kb, path)
+    if kb is not None and stays and not kb.path.exists():
+        warn_of_removed_kb(linker.name, kb.path)
+        kb, stays = None, False
     if kb is not None and stays:
         check_can_stay(kb, linker.fingerprints.values())
         kept[FOLDER] = kb.path.name

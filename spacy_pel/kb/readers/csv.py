@@ -97,14 +97,12 @@ def _has_swallowed(row: list[str]) -> bool:
 
 def _renamed(columns: Sequence[str]) -> dict[str, str]:
     """Column of the file → field of an entity."""
-    pairs = [pair.partition("=") for pair in columns]
-    for field, _, column in pairs:
+    fields: dict[str, str] = {}
+    for field, _, column in (pair.partition("=") for pair in columns):
         if not column.strip() or field.strip() not in REQUIRED + LISTS + TEXTS:
             raise PelError(
                 f'--columns: "{field}={column}" is not FIELD=COLUMN; FIELD is {", ".join(REQUIRED + LISTS + TEXTS)}.'
             )
-    fields: dict[str, str] = {}
-    for field, _, column in pairs:
         if (other := fields.setdefault(column.strip().casefold(), field.strip())) != field.strip():
             raise PelError(f'--columns: "{column.strip()}" stands for {other} and for {field.strip()}; name it once.')
     return fields
