@@ -105,8 +105,6 @@ def _named() -> str:
 
 
 def _print_counts(counts: PubTatorCounts) -> None:
-    from ..corpora.pubtator import first_lines
-
     rows = [
         ("Documents", counts.documents),
         ("Mentions", counts.mentions),
@@ -123,6 +121,3 @@ def _print_counts(counts: PubTatorCounts) -> None:
         ("Left out: documents that come again", len(counts.repeated_documents)),
     ]
     msg.table([(label, f"{count:,}") for label, count in rows], aligns=("l", "r"), max_col=40)
-    if counts.mismatched:
-        where = first_lines(counts.mismatched)
-        msg.warn(f"{len(counts.mismatched)} mentions do not match the text at their offsets: {where}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +29,9 @@ pel_app.add_typer(kb_app, name="kb")
 
 KB_PATH = Annotated[
     str, typer.Argument(help="A KB folder, or a pipeline with its KB: a folder or an installed package", metavar="PATH")
+]
+JSON_LINES = Annotated[
+    Path, typer.Argument(help="The file to write, - for the terminal; an existing one is replaced", metavar="OUT.jsonl")
 ]
 PIPELINE = Annotated[str, typer.Argument(help="A pipeline with its KB, which is changed in place")]
 MOST_TYPES = 20
@@ -234,7 +237,7 @@ def learn_names(
 @command("patterns", kb_app)
 def patterns(
     path: KB_PATH,
-    out: Annotated[Path, typer.Argument(help="The file to write; an existing one is replaced", metavar="OUT.jsonl")],
+    out: JSON_LINES,
     label: Annotated[str, typer.Option(help="Label that the found spans get")] = LABEL,
     min_length: Annotated[int, typer.Option(help="Leave shorter names out", min=1)] = MIN_LENGTH,
     lang: Annotated[str, typer.Option(help="Language whose stop words are left out")] = "en",
@@ -246,26 +249,20 @@ def patterns(
     import srsly
     from spacy.util import get_lang_class
 
-    from ..files.atomic import check_writable, write_lines
     from ..kb.names.patterns import patterns as patterns_of
 
     try:
         stop_words = get_lang_class(lang).Defaults.stop_words
     except ImportError as error:
         raise PelError(f"--lang {lang}: spaCy does not know this language") from error
-    check_writable(out)
     found = patterns_of(_open(path).entities(), label=label, min_length=min_length, stop_words=stop_words)
-    n_patterns = write_lines(out, map(srsly.json_dumps, found))
-    msg.good(f"Wrote {n_patterns:,} patterns to {out}")
+    _write_lines(out, map(srsly.json_dumps, found), "{:,} patterns".format)
 
 
 @command("export", kb_app)
 def export(
     path: KB_PATH,
-    out: Annotated[
-        Path,
-        typer.Argument(help="The file to write, - for the terminal; an existing one is replaced", metavar="OUT.jsonl"),
-    ],
+    out: JSON_LINES,
 ) -> None:
     """Write the entities of a KB, with all that was added since, as JSON lines that `build-kb` reads.
 
@@ -273,18 +270,22 @@ def export(
     """
     import srsly
 
-    from ..files.atomic import check_writable, write_lines
-
     if out.suffix != ".jsonl" and out != STANDARD:
         raise PelError(f"{out}: what is written are JSON lines; name a .jsonl file, or - for the terminal.")
     kb = _open(path)
     lines = (srsly.json_dumps({key: value for key, value in asdict(one).items() if value}) for one in kb.entities())
+    _write_lines(out, lines, _many)
+
+
+def _write_lines(out: Path, lines: Iterable[str], many: Callable[[int], str]) -> None:
+    from ..files.atomic import check_writable, write_lines
+
     if out == STANDARD:
         for line in lines:
             echo(line.replace("\x7f", "\\u007f"))  # of what `echo` shows otherwise, all that JSON leaves as it is
         return
     check_writable(out)
-    msg.good(f"Wrote {_many(write_lines(out, lines))} to {out}")
+    msg.good(f"Wrote {many(write_lines(out, lines))} to {out}")
 
 
 def _names(index: dict[str, Any] | None) -> str:

@@ -221,7 +221,8 @@ def _read_docs(path: Path, strip_prefix: str) -> list[Doc]:
     from tqdm import tqdm
 
     docs = read_gold(path, blank("en"), _format(path), strip_prefix=strip_prefix)
-    return list(tqdm(docs, desc="Documents", unit=" documents", disable=None))
+    with warnings_shown():
+        return list(tqdm(docs, desc="Documents", unit=" documents", disable=None))
 
 
 def _check_gold(mentions: list[GoldMention], there: _Read, kb: Path, corpus: Path) -> int:

@@ -124,6 +124,7 @@ class PubTatorReader:
             else:
                 what = f"the id {record.pmid!r} is that of the document in line {before}: give each its own"
                 self._leave_out(record.line, what, self.counts.repeated_documents)
+        self._warn_of("mentions do not match the text at their offsets", self.counts.mismatched)
         self._warn_of("mentions are those of an earlier line of their document", self.counts.repeated)
         self._warn_of("documents have the id of an earlier one", self.counts.repeated_documents)
         if not self.counts.documents:
@@ -166,9 +167,10 @@ class PubTatorReader:
         counted.append(line)
 
     def _warn_of(self, what: str, lines: list[int]) -> None:
-        """Name the first of the lines that come again, if there are any."""
+        """Name the first of `lines`, if there are any."""
         if lines:
-            warnings.warn(f"{self.path}: {len(lines)} {what}: {first_lines(lines)}; they are left out.", stacklevel=3)
+            first = ", ".join(map(str, lines[:LINES_SHOWN])) + ", …" * (len(lines) > LINES_SHOWN)
+            warnings.warn(f"{self.path}: {len(lines)} {what}: lines {first}; they are left out.", stacklevel=3)
 
     def _kb_id(self, column: str) -> str:
         parts = [part.strip().removeprefix(self.strip_prefix) for part in column.split("|")]
@@ -234,8 +236,3 @@ def _parse_mention(line: str, number: int, first_line: int, where: str) -> _Ment
         raise PelError(f"{where}: the offsets {columns[1]!r} and {columns[2]!r} must be integers") from error
     ids = columns[5] if len(columns) > 5 else ""
     return _Mention(number, start, end, columns[3], columns[4].strip(), ids, len(columns) > 6, first_line)
-
-
-def first_lines(numbers: list[int]) -> str:
-    """What is said of lines: the numbers of the first of them."""
-    return f"lines {', '.join(map(str, numbers[:LINES_SHOWN]))}{', …' if len(numbers) > LINES_SHOWN else ''}"

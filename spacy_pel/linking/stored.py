@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spacy.language import Language
-from spacy.tokens import Doc, SpanGroup
+from spacy.tokens import Doc
 
 from ..corpora.docbin import read_docs
 from ..mentions.links import mentions_of
-from .texts import GIVEN_GROUP, Line
+from .texts import Line, give_mentions
 
 
 def read_stored(path: Path, nlp: Language, spans_key: str | None = None) -> Iterator[tuple[Doc, Line]]:
@@ -24,5 +24,5 @@ def read_stored(path: Path, nlp: Language, spans_key: str | None = None) -> Iter
     for number, doc in enumerate(docs, start=1):
         if doc.has_annotation("ENT_IOB") if spans_key is None else spans_key in doc.spans:
             attrs = {} if spans_key is None else doc.spans[spans_key].attrs
-            doc.spans[GIVEN_GROUP] = SpanGroup(doc, name=GIVEN_GROUP, attrs=attrs, spans=mentions_of(doc, spans_key))
+            give_mentions(doc, mentions_of(doc, spans_key), attrs)
         yield doc, Line({"text": doc.text}, size * number // len(docs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from ..files.lines import decoded
 from ..mentions.given import given_spans
 from ..mentions.tokens import check_length, tokenised
 
+# A group without spans: spaCy leaves those of groups at their token numbers where a component merges or splits tokens
 GIVEN_GROUP = "given_mentions"
 
 
@@ -86,14 +87,31 @@ def make_given_mentions(nlp: Language, name: str, spans_key: str | None = None) 
     return partial(_set_given_mentions, spans_key)
 
 
+def give_mentions(doc: Doc, spans: Iterable[Span], attrs: Mapping[str, Any] | None = None) -> None:
+    """Note, by their characters, the mentions that a Doc comes with, for `link_given_mentions`. attrs: of their
+    group."""
+    places = [(span.start_char, span.end_char, span.label_, span.kb_id_, span.id_) for span in spans]
+    doc.spans[GIVEN_GROUP] = SpanGroup(doc, name=GIVEN_GROUP, attrs={"attrs": dict(attrs or {}), "places": places})
+
+
 def _set_given_mentions(spans_key: str | None, doc: Doc) -> Doc:
     if GIVEN_GROUP in doc.spans:
-        given = doc.spans.pop(GIVEN_GROUP)
+        given = doc.spans.pop(GIVEN_GROUP).attrs
+        spans = [_given(doc, *place) for place in given["places"]]
         if spans_key is None:
-            doc.ents = list(given)
+            doc.ents = spans
         else:
-            doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=given.attrs, spans=list(given))
+            doc.spans[spans_key] = SpanGroup(doc, name=spans_key, attrs=given["attrs"], spans=spans)
     return doc
+
+
+def _given(doc: Doc, start: int, end: int, label: str, kb_id: str, span_id: str) -> Span:
+    if start == end:
+        place = next((token.i for token in doc if token.idx >= start), len(doc))
+        return Span(doc, place, place, label=label, kb_id=kb_id, span_id=span_id)
+    span = doc.char_span(start, end, label=label, kb_id=kb_id, span_id=span_id, alignment_mode="expand")
+    assert span is not None  # both ends are characters of tokens
+    return span
 
 
 def parse_json(line: bytes, called: str = "text") -> dict[str, Any]:
@@ -122,7 +140,8 @@ def make_doc(nlp: Language, record: dict[str, Any], called: str = "text", spans_
         spans_key: As for `read_texts`.
 
     Raises:
-        PelError: It has no text, one that is too long, or `ents` that are no spans of it or that overlap.
+        PelError: It has no text, one that is too long or of which the tokenizer loses characters, or `ents` that are
+            no spans of it or that overlap.
     """
     if record.get("text") is None:
         raise PelError(f'"{called}" is missing; write {_shape(called)}')
@@ -133,7 +152,7 @@ def make_doc(nlp: Language, record: dict[str, Any], called: str = "text", spans_
     if given is None:
         return doc
     spans = given_spans(doc, text, given)
-    doc.spans[GIVEN_GROUP] = list(spans) if spans_key is not None else _without_overlap(spans)
+    give_mentions(doc, spans if spans_key is not None else _without_overlap(spans))
     return doc
 
 

@@ -43,26 +43,40 @@ def stretches(doc: Doc, most: int) -> Iterator[Stretch]:
     same with the brackets beside it that belong to brackets in it: "iron(II" and "iron(II)"."""
     text, places = _normalized(doc)
     partners = _partners(doc)
+    words = {place for place, _, _ in places}
+    before, behind = (_reach(partners, words, step) for step in (1, -1))
     for place, (first, begin, _) in enumerate(places):
-        is_behind_one = first - 1 in partners
         for last, _, end in places[place : place + most]:
             if last - first >= most:
                 break
             one = Stretch(first, last + 1, text[begin:end])
             yield one
-            if is_behind_one or one.end in partners:
-                closed = _closed(one, partners)
+            if first - 1 in before or one.end in behind:
+                closed = _closed(one, partners, before, behind)
                 if closed is not one and closed.end - closed.start <= most:
                     yield closed
 
 
-def _closed(one: Stretch, partners: dict[int, int]) -> Stretch:
-    """A stretch with the brackets right beside it whose partners are within; the same where there are none."""
+def _reach(partners: dict[int, int], words: set[int], step: int) -> dict[int, int]:
+    """Each bracket by its own token and by those beside it, in the direction of `step`, that are neither bracket nor
+    word, as the sign of "(CD4+)"."""
+    reached: dict[int, int] = {}
+    for bracket, partner in partners.items():
+        if (partner - bracket) * step > 0:
+            place = bracket
+            while place == bracket or not (place in words or place in partners):
+                reached[place] = bracket
+                place += step
+    return reached
+
+
+def _closed(one: Stretch, partners: dict[int, int], before: dict[int, int], behind: dict[int, int]) -> Stretch:
+    """A stretch with the brackets beside it whose partners are within; the same where there are none."""
     start, end, _ = one
-    while start <= partners.get(end, -1) < end:
-        end += 1
-    while start <= partners.get(start - 1, -1) < end:
-        start -= 1
+    while (bracket := behind.get(end)) is not None and start <= partners[bracket] < end:
+        end = bracket + 1
+    while (bracket := before.get(start - 1)) is not None and start <= partners[bracket] < end:
+        start = bracket
     return one if (start, end) == one[:2] else one._replace(start=start, end=end)
 
 

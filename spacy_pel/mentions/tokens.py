@@ -8,7 +8,9 @@ from itertools import chain, pairwise
 from spacy.language import Language
 from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc
+from spacy.util import get_words_and_spaces
 
+from ..checks import shown
 from ..errors import PelError
 
 MARK, LETTER = r"(?:[^\w\s]|_)", r"[^\W_]"
@@ -30,13 +32,32 @@ def check_length(nlp: Language, text: str) -> None:
 
 def tokenised(nlp: Language, text: str) -> Doc:
     """Return `text` as the tokenizer of `nlp` parts it. Where spaCy's own meets hundreds of marks, or thousands of
-    characters, without a space between them, it gets them piece by piece."""
-    cuts = _cuts(text) if isinstance(nlp.tokenizer, Tokenizer) else []
+    characters, without a space between them, it gets them piece by piece. Where another loses white space, and with it
+    the places of characters, the Doc has its words and no more of what it says of them.
+
+    Raises:
+        PelError: The tokenizer makes other words of the text.
+    """
+    if not isinstance(nlp.tokenizer, Tokenizer):
+        doc = nlp.tokenizer(text)
+        return doc if doc.text == text else _with_white_space(doc, text)
+    cuts = _cuts(text)
     if not cuts:
         return nlp.tokenizer(text)
     pieces = [nlp.tokenizer(text[start:end]) for start, end in pairwise([0, *cuts, len(text)])]
     tokens = list(chain.from_iterable(pieces))
     return Doc(nlp.vocab, [token.text for token in tokens], [bool(token.whitespace_) for token in tokens])
+
+
+def _with_white_space(doc: Doc, text: str) -> Doc:
+    try:
+        words, spaces = get_words_and_spaces([token.text for token in doc], text)
+    except ValueError as error:
+        raise PelError(
+            f"the tokenizer of the pipeline makes {shown(doc.text)} of {shown(text)}, and mentions have their places "
+            "in the text; take one that changes no words"
+        ) from error
+    return Doc(doc.vocab, words, spaces)
 
 
 def _cuts(text: str) -> list[int]:

@@ -37,10 +37,10 @@ def model_card(nlp: Language, linker: PelLinker, metrics: dict[str, Any] | None 
     """
     card = MarkdownRenderer()
     card.add(card.title(3, "Knowledge base"))
-    card.add(card.table(_about_kb(linker.require_kb()), ["", ""]))
+    card.add(card.table(_cells(_about_kb(linker.require_kb())), ["", ""]))
     card.add(KB_INSIDE if linker.save_kb else KB_OUTSIDE)
     card.add(card.title(3, "Entity linking"))
-    card.add(card.table(_settings(nlp, linker), ["", ""]))
+    card.add(card.table(_cells(_settings(nlp, linker)), ["", ""]))
     if metrics is not None:
         card.add(card.title(3, "Measures"))
         card.add(f"Of linking gold mentions in {card.code(metrics.get('corpus', 'not stated'))}:")
@@ -85,6 +85,11 @@ def _settings(nlp: Language, linker: PelLinker) -> list[tuple[str, str]]:
         ("NIL threshold", threshold),
         ("Probabilities", f"fitted by {fitted_by}" if deciding.tuned.gives_probabilities else "none"),
     ]
+
+
+def _cells(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """`rows` with values that end no cell and no row of a table."""
+    return [(key, " ".join(value.split()).replace("|", r"\|")) for key, value in rows]
 
 
 def _number(value: float | None) -> str:

@@ -68,6 +68,13 @@ def test_the_card(pipeline, tmp_path):
     assert card(pipeline).exit_code == 0 and "Measures" not in srsly.read_json(pipeline / "meta.json")["notes"]
 
 
+def test_a_note_with_bars_and_lines_stays_in_its_cell(pipeline):
+    nlp = spacy.load(pipeline)
+    linker = nlp.get_pipe("pel_linker")
+    linker.kb.meta["source"] = "MeSH | 2024\nopen part"
+    assert r"| Source | MeSH \| 2024 open part |" in model_card(nlp, linker).splitlines()
+
+
 def test_notes_that_are_there_stay_and_a_card_is_replaced(pipeline):
     file = pipeline / "meta.json"
     srsly.write_json(file, srsly.read_json(file) | {"notes": "Made by hand.\n"})

@@ -37,7 +37,7 @@ def test_it_writes_the_corpus_and_says_what_it_met(tmp_path):
         assert line in lines
     assert "Left out: offsets do not hold the text 1" in lines
     assert "Left out: relation lines 1" in lines
-    assert "lines 6" in result.output
+    assert "lines 6" in " ".join(lines)  # a terminal's width may part the two
 
 
 def test_what_comes_again_is_said(tmp_path):

@@ -250,6 +250,14 @@ def test_what_is_exported_builds_the_same_kb(linker, tmp_path):
     assert code == 1 and "name a .jsonl file" in output and not (tmp_path / "kb.csv").exists()
 
 
+def test_patterns_are_printed_or_written(linker, tmp_path):
+    code, _ = kb_command("patterns", linker, tmp_path / "patterns.jsonl")
+    _, printed = kb_command("patterns", linker, "-")
+    written = (tmp_path / "patterns.jsonl").read_text(encoding="utf-8")
+    assert code == 0 and json.loads(written.split("\n", 1)[0])["label"]
+    assert printed.split() == written.split() and not Path("-").exists()
+
+
 def test_info_says_that_a_file_of_names_is_searched(tmp_path, monkeypatch):
     monkeypatch.setattr("spacy_pel.kb.names.tables.MOST_NAMES", 3)
     kb = KnowledgeBase.create(tmp_path / "kb", ENTITIES)

@@ -185,6 +185,9 @@ def test_interrupted_midway_it_leaves_nothing_and_the_old_pipeline_stays(tmp_pat
     assert new_linker(vocabulary, out, "--encoder", encoder, "--force", "--find").exit_code == 0
     assert linked(out) == LINKS
     assert sorted(path.name for path in tmp_path.iterdir()) == ["linker", "vocabulary.jsonl"]
+    for itself in (out, out / "pel_linker" / "kb"):
+        refused = new_linker(itself, out, "--encoder", encoder, "--force")
+        assert refused.exit_code == 1 and "would be replaced" in " ".join(refused.stderr.split())
     (out / "train.spacy").write_text("years of work")
     refused = new_linker(vocabulary, out, "--encoder", encoder, "--force")
     assert refused.exit_code == 1 and '"train.spacy", which is no part of a pipeline' in " ".join(

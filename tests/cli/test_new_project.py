@@ -171,6 +171,13 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(tmp_path, kb, corpus):
         assert not folder.exists()
 
 
+def test_mentions_that_are_left_out_are_told(tmp_path, kb):
+    corpus = tmp_path / "bytes.txt"
+    corpus.write_text(pubtator(10).replace("|t|Fever", "|t|Fièvre"))  # "Fever" is not at its offsets
+    result = new_project(tmp_path / "project", "--kb", kb, "--corpus", corpus)
+    assert re.search(r"10\s+mentions\s+do\s+not\s+match\s+the\s+text", result.output), result.output
+
+
 def test_a_folder_that_is_there_is_kept_unless_forced(tmp_path, kb, corpus):
     folder = tmp_path / "project"
     folder.mkdir()

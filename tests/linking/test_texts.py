@@ -4,6 +4,7 @@ import json
 
 import pytest
 import spacy
+from spacy.tokens import Doc
 
 from spacy_pel.linking.texts import make_given_mentions, read_texts
 
@@ -91,6 +92,29 @@ def test_given_mentions_are_widened_to_tokens_and_counted_in_characters():
     assert not doc.spans
 
 
+@pytest.mark.parametrize("spans_key", [None, "sc"])
+def test_given_mentions_stay_at_their_characters_where_tokens_are_merged(spans_key):
+    given = [{"start": 0, "end": 7, "label": "X"}, {"start": 27, "end": 34, "label": "Y", "kb_id": "D1"}]
+    lines = [json.dumps({"text": "Lithium after heart attack in mice today", "ents": given}).encode()]
+    ((doc, _),) = read_texts(lines, "jsonl", nlp, pytest.fail, spans_key)
+    doc = Doc(doc.vocab).from_bytes(doc.to_bytes())  # as on its way to another process
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[2:4])
+        retokenizer.merge(doc[4:6])
+    linked = make_given_mentions(nlp, "given", spans_key)(doc)
+    spans = linked.ents if spans_key is None else linked.spans[spans_key]
+    assert [(one.text, one.label_, one.kb_id_) for one in spans] == [("Lithium", "X", ""), ("in mice", "Y", "D1")]
+
+
+def test_a_tokenizer_that_loses_white_space_moves_no_mention():
+    splitting = spacy.blank("en")
+    splitting.tokenizer = lambda text: Doc(splitting.vocab, text.split())
+    lines = [{"text": "She   took\n\naspirin ", "ents": [{"start": 12, "end": 19}]}, {"text": "a  b"}]
+    ((doc, _), (other, _)), broken = read(*lines, nlp=splitting)
+    assert ents(doc) == [("aspirin", "MENTION")] and not broken
+    assert [doc.text, other.text] == [line["text"] for line in lines]
+
+
 def test_a_doc_without_given_mentions_keeps_its_entities():
     ((doc, _), (none, _)), _ = read({"text": "Lithium"}, {"text": "Lithium", "ents": []})
     for each in (doc, none):
@@ -119,4 +143,4 @@ def test_many_given_mentions_join_the_text_of_their_doc_a_few_times_at_most(monk
     n = 50
     record = {"text": "aspirin " * n, "ents": [{"start": 8 * i, "end": 8 * i + 7} for i in range(n)]}
     ((doc, _),), broken = read(record, nlp=Nlp)
-    assert not broken and len(doc.spans["given_mentions"]) == n and len(calls) <= 2
+    assert not broken and len(ents(doc)) == n and len(calls) <= 2

@@ -57,6 +57,8 @@ def test_each_has_the_normalised_form_of_its_text(seed):
     [
         ("It binds iron(II) here", ["iron(II)", "binds iron(II)", "It binds iron(II)"]),
         ("(R)-warfarin", ["(R)-warfarin"]),
+        ("cell (CD4 +) count", ["cell (CD4 +)", "(CD4 +) count"]),
+        ("(* R)-warfarin", ["(* R)-warfarin"]),
         ("poly(ADP(ribose))", ["poly(ADP(ribose))"]),
         ("(vitamin D)", []),
         ("a) b (c", []),

@@ -8,7 +8,9 @@ import re
 import pytest
 import spacy
 from spacy.tokenizer import Tokenizer
+from spacy.tokens import Doc
 
+from spacy_pel.errors import PelError
 from spacy_pel.mentions.tokens import STRETCHES, _cuts, tokenised
 
 NLP = spacy.blank("en")
@@ -44,6 +46,22 @@ def test_runs_of_marks_are_tokenised_piece_by_piece(given, unit):
     text = f"She took {unit * 5_000} daily."
     assert tokenised(nlp, text).text == text
     assert max(lengths) <= 220 and sum(lengths) == len(text)
+
+
+@pytest.mark.parametrize("text", ["She  took aspirin", " a\n\nb  ", "a b", "", "   "])
+def test_white_space_that_a_tokenizer_loses_is_there(text):
+    nlp = spacy.blank("en")
+    nlp.tokenizer = lambda text: Doc(nlp.vocab, text.split())
+    doc = tokenised(nlp, text)
+    assert doc.text == text and [token.text for token in doc if not token.is_space] == text.split()
+
+
+def test_a_tokenizer_that_changes_words_is_refused():
+    nlp = spacy.blank("en")
+    nlp.tokenizer = lambda text: Doc(nlp.vocab, text.lower().split())
+    assert tokenised(nlp, "he").text == "he"
+    with pytest.raises(PelError, match=r"makes 'she took ' of 'She  took', .* take one that changes no words"):
+        tokenised(nlp, "She  took")
 
 
 def test_stretches_without_a_space_are_bounded(given):

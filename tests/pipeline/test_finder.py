@@ -139,6 +139,7 @@ def test_it_finds_what_a_ruler_with_the_patterns_of_the_kb_finds(tmp_path, seed)
     [
         ("Interleukin-2", "interleukin 2 rose", "interleukin 2"),
         ("IL 2", "Much IL-2.", "IL-2"),
+        ("T cell (CD4+)", "Few T cells, and no T cell (CD4+) left.", "T cell (CD4+)"),
         ("Parkinson's Disease", "Her parkinson’s disease.", "parkinson’s disease"),
         ("Sjögren Syndrome", "SJO\u0308GREN SYNDROME was seen", "SJO\u0308GREN SYNDROME"),
         ("fibrosis", "Cystic ﬁbrosis", "ﬁbrosis"),

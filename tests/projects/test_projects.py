@@ -20,7 +20,7 @@ from on_disk import write_lines
 from project_files import DATA, PROJECTS, needs_data, run_project
 from spacy.vocab import Vocab
 from thinc.api import Config
-from tiny import ENTITIES, make_docs, make_kb, make_pipeline, write_encoder
+from tiny import ENTITIES, make_docs, make_kb, make_pipeline, train, write_encoder
 from tiny import SENTENCES as LINKED
 from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
@@ -353,7 +353,7 @@ def test_new_project_on_bc5cdr(made_data, tiny_bert, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
-    nlp, *_ = make_pipeline(tiny_bert, make_kb(tmp_path / "kb"))
+    nlp, _, examples, optimizer = make_pipeline(tiny_bert, make_kb(tmp_path / "kb"))
     nlp.to_disk(tmp_path / "pipeline")
     write_docs(tmp_path / "dev.spacy", make_docs(nlp))
     folder = copied("kb_scale")
@@ -370,6 +370,10 @@ def test_kb_scale(copied, made_data, tiny_bert, tmp_path):
     assert figures["name vectors: index"] == "flat" and figures["name vectors"] > 700
     assert figures["name vectors: first entity as by exact search"] > 0.99
     run_project(folder, "search", **given)  # beside the vectors of names
+    assert "Skipping 'encode'" in run_project(folder, "encode", **given, records=records)
+    train(nlp, examples, optimizer, 2)
+    nlp.to_disk(tmp_path / "pipeline")  # with the same config.cfg
+    assert "Skipping 'encode'" not in run_project(folder, "encode", **given, records=records)
     run_project(folder, "store", entities=650)
     assert {"entities", "store: seconds to build"} <= srsly.read_json(folder / "metrics" / "scale.json").keys()
     assert "name vectors" not in srsly.read_json(folder / "metrics" / "scale.json")

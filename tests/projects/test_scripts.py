@@ -1149,14 +1149,19 @@ def test_a_reranker_is_not_trained_among_the_candidates_of_other_mentions(tmp_pa
     with pytest.raises(typer.BadParameter, match="metrics/scores/rerank has no run"):
         rerank.table("scores")
     rerank.data(Path("retriever"), 3)
-    found = srsly.read_json("metrics/scores/rerank/retriever.json")
+    (path,) = Path("metrics/scores/rerank").glob("retriever-*.json")
+    found = srsly.read_json(path)
     settings = rerank.own_settings("dual", 94, 0.0, 0, "scores")
     assert rerank.retrieved(found) == rerank.retrieved(settings) and found["top_n"] == 3
     rerank.table("scores")
     (table,) = Path("metrics/scores/rerank").glob("*.md")
     assert table.read_text().startswith("## 3 candidates of 12 mentions, 12 entities (data ")
     monkeypatch.setattr(rerank, "train", lambda *_: trained.append(1))
-    rerank.check_candidates("scores")
+    rerank.check_candidates("scores", Path("retriever"))
+    train(nlp, *_[:2], 1)
+    nlp.to_disk(tmp_path / "another")
+    with pytest.raises(typer.BadParameter, match=r"of another retriever than another: run rerank-data"):
+        rerank.run("joint", Path("another"))
     with pytest.raises(typer.BadParameter, match=r"_crossed\.jsonl is not there: run rerank-crossed"):
         rerank.run("joint-mean-crossed", Path("retriever"))
     write_docs(tmp_path / "corpus" / "scores_dev.spacy", make_docs(spacy.blank("en"), SENTENCES[:2]))
@@ -1167,6 +1172,38 @@ def test_a_reranker_is_not_trained_among_the_candidates_of_other_mentions(tmp_pa
     with pytest.raises(typer.BadParameter, match=r"_train\.jsonl are not all in assets/scores_kb \("):
         rerank.run("dual", Path("retriever"))
     assert not trained
+
+
+def test_what_is_ranked_behind_another_retriever_stays_beside_the_first(tmp_path, monkeypatch):
+    in_scores_project(tmp_path, monkeypatch)
+    rerank, trained = script("rerank", "hard_negatives"), []
+
+    def copied(folder, *_):
+        trained.append(folder)
+        shutil.copytree("0", folder / "model-last")
+        return 1.0
+
+    monkeypatch.setattr(rerank, "train", copied)
+    for seed in (0, 1):
+        made = make_pipeline(tmp_path / "assets" / "encoder", KnowledgeBase("assets/scores_kb"), lexical=None)
+        nlp, linker, examples, optimizer = made
+        train(nlp, examples, optimizer, 2 + 20 * seed)
+        linker.index(progress=False)
+        nlp.to_disk(str(seed))
+    for retriever in ("0", "1", "0"):
+        rerank.data(Path(retriever), 3)
+        rerank.run("poly-16", Path(retriever))
+    assert len(trained) == 2, "what was measured behind the first retriever is still there"
+    rerank.table("scores")
+    table = Path("metrics/scores/rerank/table.md").read_text()
+    assert [table.count(text) for text in ("## 3 candidates", "| retriever |", "| poly-16 |")] == [2, 2, 2]
+
+
+def test_all_scores_can_be_run_with_the_best_negatives(tmp_path, monkeypatch):
+    scores, ran = in_scores_project(tmp_path, monkeypatch), []
+    monkeypatch.setattr(scores, "run", lambda score, *_: ran.append(score))
+    scores.run_all(draw="top", shares="50")
+    assert ran == [score for score in scores.SCORES if score != scores.NCE]
 
 
 def test_which_vector_of_an_entity_is_the_best(tmp_path, monkeypatch):

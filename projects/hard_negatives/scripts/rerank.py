@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -90,7 +91,7 @@ def data(
     name: Data = "scores",
 ) -> None:
     """Write the candidates of all mentions to corpus/NAME_candidates_train.jsonl and …_dev.jsonl, and what the
-    retriever has right to metrics/NAME/rerank/retriever.json."""
+    retriever has right to metrics/NAME/rerank/retriever-CANDIDATES.json."""
     nlp = spacy.load(retriever)
     linker: Any = nlp.get_pipe("pel_linker")
     for split in ("train", "dev"):
@@ -101,10 +102,11 @@ def data(
             for one, own in zip(mentions, (one.found for one in found), strict=True)
         ]
         write_lines(candidates_of(name, split), map(srsly.json_dumps, lines))
+    srsly.write_json(retriever_of(name), stamp(retriever))
     kb = KnowledgeBase(kb_of(name))
     own = {"scorer": "retriever", "entities": len(kb), "data": digest_of(kb, name)}
     own |= {"candidates": digest_of_files([candidates_of(name, split) for split in ("train", "dev")]), "top_n": top_n}
-    write_metrics(name, "retriever", measures(mentions, [line["ids"] for line in lines]) | own)
+    write_metrics(name, run_file(own), measures(mentions, [line["ids"] for line in lines]) | own)
 
 
 @app.command()
@@ -148,13 +150,13 @@ def run(
     gpu_id: GPU = -1,
 ) -> None:
     """Train a reranker among the candidates, the right entity forced into them, and measure it on those of the
-    development mentions as they are: metrics/NAME/rerank/SCORER-SEED.json. What is there, with these settings and of
-    this data, is not run again."""
-    check_candidates(name)
+    development mentions as they are: metrics/NAME/rerank/SCORER-CANDIDATES-STEPS-RATE-SEED.json. What is there, with
+    these settings and of this data, is not run again."""
+    check_candidates(name, retriever)
     if CROSSED in scorer and not crossed_of(name).is_file():
         raise typer.BadParameter(f"{crossed_of(name)} is not there: run rerank-crossed first")
     settings = own_settings(scorer, steps, rate, seed, name)
-    run_name = f"{scorer}-{seed}"
+    run_name = run_file(settings)
     if is_there(metrics_of(name, run_name), settings):
         typer.echo(f"{run_name}: is there")
         return
@@ -253,8 +255,8 @@ def digest_of_files(files: Iterable[Path]) -> str:
     return " ".join(sha256(path)[:16] for path in files)
 
 
-def check_candidates(name: str) -> None:
-    """Check that what `data` wrote is of the mentions and of the KB that are there now.
+def check_candidates(name: str, retriever: Path) -> None:
+    """Check that what `data` wrote is of this retriever, and of the mentions and the KB that are there now.
 
     Raises:
         BadParameter: It is of others, or not there.
@@ -273,6 +275,8 @@ def check_candidates(name: str) -> None:
             raise typer.BadParameter(
                 f"{where} are not all in {kb_of(name)} ({missing[0]}): run retriever, then rerank-data"
             )
+    if retriever_of(name).is_file() and srsly.read_json(retriever_of(name)) != stamp(retriever):
+        raise typer.BadParameter(f"the candidates of {name} are of another retriever than {retriever}: run rerank-data")
 
 
 def scorer_config(settings: dict[str, Any], name: str) -> Config:
@@ -341,6 +345,16 @@ def candidates_of(name: str, split: str) -> Path:
     return Path("corpus") / f"{name}_candidates_{split}.jsonl"
 
 
+def retriever_of(name: str) -> Path:
+    """What `data` wrote of the retriever that found the candidates."""
+    return Path("corpus") / f"{name}_retriever.json"
+
+
+def stamp(retriever: Path) -> str:
+    """What tells a retriever from others: the hash of the file that has those of its weights."""
+    return sha256(retriever / "pel_linker" / "cfg")
+
+
 def crossed_of(name: str) -> Path:
     return Path("corpus") / f"{name}_crossed.jsonl"
 
@@ -349,6 +363,14 @@ def kept_candidates(name: str, split: str) -> Candidates:
     """What `data` wrote."""
     lines: Any = srsly.read_jsonl(candidates_of(name, split))
     return {line["mention"]: line["ids"] for line in lines}
+
+
+def run_file(settings: dict[str, Any]) -> str:
+    """SCORER-CANDIDATES-STEPS-RATE-SEED: what was measured behind another retriever, or with other settings, stays
+    beside it."""
+    candidates = hashlib.sha256(settings["candidates"].encode()).hexdigest()[:DIGEST]
+    parts = (f"{settings[key]:g}" for key in ("steps", "rate", "seed") if key in settings)
+    return "-".join((settings["scorer"], candidates, *parts))
 
 
 def metrics_of(name: str, run_name: str) -> Path:

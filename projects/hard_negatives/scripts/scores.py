@@ -136,8 +136,9 @@ def run_all(
     gpu_id: GPU = -1,
 ) -> None:
     """Score functions, each with several shares of hard negatives; what is there, with these settings and of this data,
-    is not run again."""
-    for score, p in product(scores.split(","), map(int, shares.split(","))):
+    is not run again. With `--draw top` dual-nce is left out."""
+    own = [score for score in scores.split(",") if score != NCE or draw == DRAWS[0]]  # its draws are independent
+    for score, p in product(own, map(int, shares.split(","))):
         settings = settings_of(score, p, draw, steps, rate, seed, name)
         if is_there(Path("metrics") / name / run_file(settings), settings):
             typer.echo(f"{run_name(settings)}: is there")

@@ -32,10 +32,10 @@ class Counts:
             self.entities += 1
             self.aliases += len(entity.aliases)
             self.definitions += bool(entity.definition)
-            self.types.update(entity.types)
+            self.types.update(dict.fromkeys(entity.types).keys())
             self._name_types(entity)
             if entity.source:
-                self.sources.update(entity.source.split("+"))
+                self.sources.update(dict.fromkeys(entity.source.split("+")).keys())
             yield entity
 
     def _name_types(self, entity: Entity) -> None:
