@@ -58,15 +58,14 @@ def stretches(doc: Doc, most: int) -> Iterator[Stretch]:
 
 
 def _reach(partners: dict[int, int], words: set[int], step: int) -> dict[int, int]:
-    """Each bracket by its own token and by those beside it, in the direction of `step`, that are neither bracket nor
-    word, as the sign of "(CD4+)"."""
+    """The brackets whose partner lies in the direction of `step`, by their own token and by those before the next word
+    or bracket in that direction, as the sign of "(CD4+)"."""
     reached: dict[int, int] = {}
     for bracket, partner in partners.items():
-        if (partner - bracket) * step > 0:
-            place = bracket
-            while place == bracket or not (place in words or place in partners):
-                reached[place] = bracket
-                place += step
+        for place in range(bracket, partner, step):
+            if place != bracket and (place in words or place in partners):
+                break
+            reached[place] = bracket
     return reached
 
 

@@ -59,6 +59,7 @@ def test_each_has_the_normalised_form_of_its_text(seed):
         ("(R)-warfarin", ["(R)-warfarin"]),
         ("cell (CD4 +) count", ["cell (CD4 +)", "(CD4 +) count"]),
         ("(* R)-warfarin", ["(* R)-warfarin"]),
+        (":( ) a", []),
         ("poly(ADP(ribose))", ["poly(ADP(ribose))"]),
         ("(vitamin D)", []),
         ("a) b (c", []),
