@@ -66,7 +66,8 @@ def new_linker(
 
     start = perf_counter()
     check_new_pipeline(out, force)
-    if out.resolve() in (vocabulary.resolve(), *vocabulary.resolve().parents):
+    source = vocabulary.resolve()
+    if out.resolve() in (source, *source.parents):
         raise PelError(f"{vocabulary} is OUT, or lies in it, and would be replaced: choose another for OUT")
     blank(lang)  # before a large vocabulary is read
     if texts and not learn:

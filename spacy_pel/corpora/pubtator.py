@@ -96,7 +96,7 @@ class PubTatorReader:
         path: The file.
         nlp: Gives the tokenizer and the vocabulary.
         strict: A mention whose offsets do not hold its text, a mention line or the id of a document for the second time
-            is an error; otherwise it is left out and counted.
+            is an error; otherwise it is left out and counted, and a warning names its line.
         strip_prefix: Is taken off every id, say "UMLS:".
         counts: What the reader met.
     """

@@ -17,7 +17,7 @@ from ..files.lines import decoded
 from ..mentions.given import given_spans
 from ..mentions.tokens import check_length, tokenised
 
-# A group without spans: spaCy leaves those of groups at their token numbers where a component merges or splits tokens
+# A group that has no spans, only their characters: spaCy does not move the spans of groups where tokens are merged
 GIVEN_GROUP = "given_mentions"
 
 
@@ -140,8 +140,8 @@ def make_doc(nlp: Language, record: dict[str, Any], called: str = "text", spans_
         spans_key: As for `read_texts`.
 
     Raises:
-        PelError: It has no text, one that is too long or of which the tokenizer loses characters, or `ents` that are
-            no spans of it or that overlap.
+        PelError: It has no text, one that is too long or whose words the tokenizer changes, or `ents` that are no spans
+            of it or that overlap.
     """
     if record.get("text") is None:
         raise PelError(f'"{called}" is missing; write {_shape(called)}')

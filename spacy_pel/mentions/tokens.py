@@ -32,8 +32,8 @@ def check_length(nlp: Language, text: str) -> None:
 
 def tokenised(nlp: Language, text: str) -> Doc:
     """Return `text` as the tokenizer of `nlp` parts it. Where spaCy's own meets hundreds of marks, or thousands of
-    characters, without a space between them, it gets them piece by piece. Where another loses white space, and with it
-    the places of characters, the Doc has its words and no more of what it says of them.
+    characters, without a space between them, it gets them piece by piece. Where another tokenizer loses white space,
+    the Doc has its words with the white space of `text`, and nothing else that it says of them.
 
     Raises:
         PelError: The tokenizer makes other words of the text.
@@ -54,8 +54,8 @@ def _with_white_space(doc: Doc, text: str) -> Doc:
         words, spaces = get_words_and_spaces([token.text for token in doc], text)
     except ValueError as error:
         raise PelError(
-            f"the tokenizer of the pipeline makes {shown(doc.text)} of {shown(text)}, and mentions have their places "
-            "in the text; take one that changes no words"
+            f"the tokenizer of the pipeline makes {shown(doc.text)} of {shown(text)}, so that offsets would be "
+            "wrong; take one that changes no words"
         ) from error
     return Doc(doc.vocab, words, spaces)
 

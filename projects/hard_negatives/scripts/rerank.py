@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -351,8 +350,8 @@ def retriever_of(name: str) -> Path:
 
 
 def stamp(retriever: Path) -> str:
-    """What tells a retriever from others: the hash of the file that has those of its weights."""
-    return sha256(retriever / "pel_linker" / "cfg")
+    """What tells a retriever from others: the digest of the file that has the hashes of its weights."""
+    return digest_of_files([retriever / "pel_linker" / "cfg"])
 
 
 def crossed_of(name: str) -> Path:
@@ -368,9 +367,9 @@ def kept_candidates(name: str, split: str) -> Candidates:
 def run_file(settings: dict[str, Any]) -> str:
     """SCORER-CANDIDATES-STEPS-RATE-SEED: what was measured behind another retriever, or with other settings, stays
     beside it."""
-    candidates = hashlib.sha256(settings["candidates"].encode()).hexdigest()[:DIGEST]
+    candidates = (file[:DIGEST] for file in settings["candidates"].split())
     parts = (f"{settings[key]:g}" for key in ("steps", "rate", "seed") if key in settings)
-    return "-".join((settings["scorer"], candidates, *parts))
+    return "-".join((settings["scorer"], *candidates, *parts))
 
 
 def metrics_of(name: str, run_name: str) -> Path:

@@ -32,10 +32,10 @@ class Counts:
             self.entities += 1
             self.aliases += len(entity.aliases)
             self.definitions += bool(entity.definition)
-            self.types.update(dict.fromkeys(entity.types).keys())
+            self.types.update(dict.fromkeys(entity.types, 1))
             self._name_types(entity)
             if entity.source:
-                self.sources.update(dict.fromkeys(entity.source.split("+")).keys())
+                self.sources.update(dict.fromkeys(entity.source.split("+"), 1))
             yield entity
 
     def _name_types(self, entity: Entity) -> None:
